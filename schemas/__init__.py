@@ -1,0 +1,1 @@
+"""What the data is: config, identity, table schemas, snapshots, errors. Imports nothing else of ours."""

@@ -1,0 +1,79 @@
+"""The errors of Glossator and their exit codes (ARCHITECTURE.md, "Errors").
+
+Two questions decide what happens to a failure, and the class answers both: *would the same input work
+another time* (``TransientError``: retried) *or never* (``PermanentError``: the document is quarantined),
+and *did something go wrong, or did we decline* (``PlanRefused``, ``PublishRefused``).
+
+Each message says what happened, to which document, and what to do next.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What the command line returns to the shell."""
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    QUARANTINED = 3
+    REFUSED = 4
+
+
+class GlossatorError(Exception):
+    """Base of every error that we raise on purpose.
+
+    Args:
+        what: one sentence, what happened.
+        document: the URI of the document that it happened to, if it was one.
+        hint: what the reader can do next; a command where there is one.
+    """
+
+    exit_code = ExitCode.FAILED
+
+    def __init__(self, what: str, *, document: str | None = None, hint: str | None = None) -> None:
+        super().__init__(what)
+        self.what = what
+        self.document = document
+        self.hint = hint
+
+    def __str__(self) -> str:
+        subject = f"{self.document}: " if self.document else ""
+        advice = f" -> {self.hint}" if self.hint else ""
+        return f"{subject}{self.what}{advice}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Keyword arguments do not survive the default pickling, and Prefect pickles exceptions.
+        return (_rebuild, (type(self), self.what, self.document, self.hint))
+
+
+def _rebuild(cls: type[GlossatorError], what: str, document: str | None, hint: str | None) -> GlossatorError:
+    return cls(what, document=document, hint=hint)
+
+
+class PermanentError(GlossatorError):
+    """This input can never work: quarantine the document and go on."""
+
+
+class TransientError(GlossatorError):
+    """The same call may work later: retry it, then end the run with everything done so far kept."""
+
+
+class PlanRefused(GlossatorError):
+    """The plan would do something that nobody asked for; nothing was changed."""
+
+    exit_code = ExitCode.REFUSED
+
+
+class PublishRefused(GlossatorError):
+    """The candidate is not fit to serve; the published snapshot stays."""
+
+    exit_code = ExitCode.REFUSED
+
+
+class UsageError(GlossatorError):
+    """The command or the configuration is wrong."""
+
+    exit_code = ExitCode.USAGE

@@ -1,0 +1,207 @@
+"""The lake of one collection: typed access to everything under ``lake/<collection>/``.
+
+::
+
+    parts/<stage>/<key>.parquet    what was computed; immutable
+    passages/<key>/                the reader's side of a shard
+    catalog/<key>/                 all documents and chunks of a snapshot
+    bm25/<key>/                    the lexical index
+    snapshots/<id>-<layout>.json   what belongs together
+    flips/<n>.json                 the pointer: the highest n is what readers use
+    sources/<name>.json            recorded roots
+    state/                         disposable: hints, failures, newest parts, Prefect's cache records
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from schemas.errors import GlossatorError, TransientError
+from schemas.snapshot import Flip, PartRef, Snapshot, Stage
+from tasks.lake.storage import AlreadyExists, LocalStorage, NotFound, Storage
+
+REF_KEY = b"glossator"
+MANIFEST = "manifest.json"
+
+
+class Corrupt(GlossatorError):
+    """A file of the lake is not what its checksum says."""
+
+
+class Lake:
+    """Parts, folders, snapshots and flips of one collection."""
+
+    def __init__(self, root: Path, collection: str) -> None:
+        self.root = root
+        self.collection = collection
+        self.storage: Storage = LocalStorage(root / collection)
+
+    # --- parts -------------------------------------------------------------------------------------------
+
+    def write_part(self, ref: PartRef, table: pa.Table) -> PartRef:
+        """Write a part and return its ref. Its ref is kept in the file's footer, a checksum per page."""
+        metadata = {**(table.schema.metadata or {}), REF_KEY: ref.model_dump_json().encode()}
+        sink = pa.BufferOutputStream()
+        pq.write_table(
+            table.replace_schema_metadata(metadata),
+            sink,
+            compression="zstd",
+            write_page_checksum=True,
+            store_schema=True,
+        )
+        self.storage.write(part_path(ref.stage, ref.key), sink.getvalue().to_pybytes())
+        self._remember(ref)
+        return ref
+
+    def find_part(self, stage: Stage, key: str) -> PartRef | None:
+        """Return the ref of a part that exists, else None."""
+        path = part_path(stage, key)
+        if not self.storage.exists(path):
+            return None
+        try:
+            footer = pq.read_metadata(self.storage.local(path)).metadata
+            return PartRef.model_validate_json(footer[REF_KEY]).model_copy(update={"reused": True})
+        except (pa.ArrowInvalid, KeyError, TypeError, ValueError, OSError) as error:
+            raise self._corrupt(path, error) from error
+
+    def read_part(self, stage: Stage, key: str, columns: list[str] | None = None) -> pa.Table:
+        """Read a part, or some of its columns."""
+        path = part_path(stage, key)
+        if not self.storage.exists(path):
+            raise NotFound(f"part {path} is missing", hint="run `glossator index` again: it is computed anew")
+        try:
+            return pq.read_table(
+                self.storage.local(path), columns=columns, page_checksum_verification=True, memory_map=True
+            )
+        except (pa.ArrowInvalid, OSError) as error:
+            raise self._corrupt(path, error) from error
+
+    def _corrupt(self, path: str, error: Exception) -> Corrupt:
+        return Corrupt(
+            f"{self.storage.local(path)} is damaged ({error})",
+            hint="delete that file and run `glossator index` again: it is computed anew",
+        )
+
+    def _remember(self, ref: PartRef) -> None:
+        # Parts of a run that ended before it published are found by these hints, and their rows copied.
+        self.storage.write(f"state/newest/{ref.stage}/{ref.shard}.json", ref.model_dump_json().encode())
+
+    def newest_part(self, stage: Stage, shard: int) -> PartRef | None:
+        """Return the part that was last written for a shard, published or not, if it still exists."""
+        try:
+            ref = PartRef.model_validate_json(self.storage.read(f"state/newest/{stage}/{shard}.json"))
+        except (NotFound, ValueError):
+            return None
+        return ref if self.storage.exists(part_path(stage, ref.key)) else None
+
+    # --- folders of files --------------------------------------------------------------------------------
+
+    def write_folder(self, folder: str, files: Mapping[str, bytes]) -> None:
+        """Write files and then a manifest with their checksums: without it the folder does not exist."""
+        manifest = {}
+        for name, data in files.items():
+            self.storage.write(f"{folder}/{name}", data)
+            manifest[name] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        self.storage.write(f"{folder}/{MANIFEST}", json.dumps(manifest, indent=1).encode())
+
+    def has_folder(self, folder: str) -> bool:
+        """Tell whether a folder was written completely."""
+        return self.storage.exists(f"{folder}/{MANIFEST}")
+
+    def open_folder(self, folder: str, *, verify: bool = False) -> Path:
+        """Return the local path of a complete folder.
+
+        Args:
+            verify: compare checksums too (reads everything), not only names and sizes.
+
+        Raises:
+            NotFound, Corrupt
+        """
+        manifest = self.read_json(f"{folder}/{MANIFEST}")
+        path = self.storage.local(folder)
+        for name, expected in manifest.items():
+            file = path / name
+            if not file.exists() or file.stat().st_size != expected["bytes"]:
+                raise Corrupt(f"{file} is missing or cut short", hint="run `glossator index`: it is built anew")
+            if verify and hashlib.sha256(file.read_bytes()).hexdigest() != expected["sha256"]:
+                raise Corrupt(f"{file} differs from its checksum", hint="run `glossator index`: it is built anew")
+        return path
+
+    # --- snapshots and flips -----------------------------------------------------------------------------
+
+    def write_snapshot(self, snapshot: Snapshot) -> None:
+        """Write a snapshot; nobody reads it before a flip names it."""
+        self.storage.write(f"snapshots/{snapshot.name}.json", snapshot.model_dump_json(indent=1).encode())
+
+    def read_snapshot(self, name: str) -> Snapshot:
+        """Read a snapshot by the name that a flip holds."""
+        return Snapshot.model_validate_json(self.storage.read(f"snapshots/{name}.json"))
+
+    def current_flip(self) -> Flip | None:
+        """Return the newest flip: what readers use."""
+        numbers = [int(Path(key).stem) for key in self.storage.keys("flips")]
+        return Flip.model_validate_json(self.storage.read(f"flips/{max(numbers)}.json")) if numbers else None
+
+    def current_snapshot(self) -> Snapshot | None:
+        """Return the snapshot that readers use."""
+        flip = self.current_flip()
+        return self.read_snapshot(flip.snapshot) if flip else None
+
+    def create_flip(self, flip: Flip) -> None:
+        """Make a snapshot current.
+
+        Raises:
+            TransientError: somebody else flipped meanwhile; nothing was overwritten.
+        """
+        try:
+            self.storage.create(f"flips/{flip.number}.json", flip.model_dump_json(indent=1).encode())
+        except AlreadyExists as error:
+            raise TransientError(
+                f"somebody else published flip {flip.number} of {self.collection} meanwhile",
+                hint="run the same command again: finished parts are reused",
+            ) from error
+
+    # --- small documents ---------------------------------------------------------------------------------
+
+    def read_json(self, key: str) -> Any:
+        """Read a JSON document."""
+        try:
+            return json.loads(self.storage.read(key))
+        except ValueError as error:
+            raise self._corrupt(key, error) from error
+
+    def write_json(self, key: str, value: Any) -> None:
+        """Write a JSON document atomically."""
+        self.storage.write(key, json.dumps(value, indent=1, ensure_ascii=False).encode())
+
+    def read_table(self, key: str) -> pa.Table | None:
+        """Read an Arrow IPC file into memory; None where it does not exist."""
+        try:
+            data = self.storage.read(key)
+        except NotFound:
+            return None
+        return pa.ipc.open_file(pa.BufferReader(data)).read_all()
+
+    def write_table(self, key: str, table: pa.Table) -> None:
+        """Write an Arrow IPC file atomically."""
+        self.storage.write(key, ipc_bytes(table))
+
+
+def ipc_bytes(table: pa.Table) -> bytes:
+    """Return a table as an uncompressed Arrow IPC file, which can be memory-mapped."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table.combine_chunks())
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def part_path(stage: Stage, key: str) -> str:
+    """Return the storage key of a part."""
+    return f"parts/{stage}/{key}.parquet"

@@ -1,0 +1,147 @@
+"""Storage: named blobs with atomic writes and exclusive creation.
+
+Four verbs carry every promise of the lake: ``write`` (whole or not at all), ``create`` (whole, and only if nobody
+else did), ``read`` and ``delete``. A local folder does it by temporary names, ``rename`` and ``link``; an object
+store by PUT and ``PUT If-None-Match: *``. Keys are relative POSIX paths.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Protocol
+
+from schemas.errors import GlossatorError, TransientError
+
+TEMPORARY = ".tmp-"
+
+
+class AlreadyExists(GlossatorError):
+    """``create`` found the key taken."""
+
+
+class NotFound(GlossatorError):
+    """``read`` found nothing under the key."""
+
+
+class Storage(Protocol):
+    """Named blobs. Raises NotFound, AlreadyExists, and TransientError for a full or unreachable store."""
+
+    def read(self, key: str) -> bytes: ...
+
+    def write(self, key: str, data: bytes) -> None: ...
+
+    def create(self, key: str, data: bytes) -> None: ...
+
+    def exists(self, key: str) -> bool: ...
+
+    def delete(self, key: str) -> None: ...
+
+    def keys(self, prefix: str) -> Iterator[str]:
+        """Yield the keys directly below the folder ``prefix``, sorted, temporary ones left out."""
+        ...
+
+    def local(self, key: str) -> Path:
+        """Return a local file or folder that holds the blob(s), for memory maps."""
+        ...
+
+
+class LocalStorage:
+    """A folder. Safe against concurrent processes and ``kill -9`` on one machine; durable after a power cut."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def _path(self, key: str) -> Path:
+        parts = PurePosixPath(key).parts
+        if not parts or key.startswith("/") or ".." in parts:
+            raise ValueError(f"not a key: {key!r}")
+        return self.root.joinpath(*parts)
+
+    def read(self, key: str) -> bytes:
+        try:
+            return self._path(key).read_bytes()
+        except FileNotFoundError as error:
+            raise NotFound(f"{self.root / key} does not exist", hint="run `glossator doctor`") from error
+        except OSError as error:
+            raise _explained(error, self._path(key)) from error
+
+    def write(self, key: str, data: bytes) -> None:
+        path = self._path(key)
+        temporary = self._temporary(path, data)
+        try:
+            temporary.replace(path)
+            _sync_folder(path.parent)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise _explained(error, path) from error
+
+    def create(self, key: str, data: bytes) -> None:
+        path = self._path(key)
+        temporary = self._temporary(path, data)
+        try:
+            os.link(temporary, path)
+            _sync_folder(path.parent)
+        except FileExistsError as error:
+            raise AlreadyExists(f"{path} exists already") from error
+        except OSError as error:
+            raise _explained(error, path) from error
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def exists(self, key: str) -> bool:
+        return self._path(key).exists()
+
+    def delete(self, key: str) -> None:
+        try:
+            self._path(key).unlink(missing_ok=True)
+        except OSError as error:
+            raise _explained(error, self._path(key)) from error
+
+    def keys(self, prefix: str) -> Iterator[str]:
+        folder = self._path(prefix)
+        try:
+            names = sorted(entry.name for entry in os.scandir(folder))
+        except FileNotFoundError:
+            return
+        for name in names:
+            if not name.startswith(TEMPORARY):
+                yield f"{prefix}/{name}"
+
+    def local(self, key: str) -> Path:
+        return self._path(key)
+
+    def _temporary(self, path: Path, data: bytes) -> Path:
+        temporary = path.with_name(f"{TEMPORARY}{secrets.token_hex(6)}")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with temporary.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise _explained(error, path) from error
+        return temporary
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _explained(error: OSError, path: Path) -> GlossatorError:
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return TransientError(
+            f"the disk is full: cannot write {path}",
+            hint="free space and run the same command again; what is done so far is kept",
+        )
+    if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
+        return GlossatorError(f"no permission for {path}", hint="check the owner of the lake folder")
+    return TransientError(f"{path}: {error.strerror or error}", hint="run the same command again")
