@@ -121,8 +121,16 @@ def vectors(dimension: int) -> pa.Schema:
     return pa.schema([("embed_key", pa.string()), ("vector", pa.list_(pa.float32(), dimension))])
 
 
-PASSAGE_DOCUMENTS = pa.schema([*_identity, *_digests, *_metadata, ("pages", pa.list_(pa.int64())), ("flags", _strings),
-                               ("text", pa.large_string())])  # fmt: skip
+PASSAGE_DOCUMENTS = pa.schema(
+    [
+        *_identity,
+        *_digests,
+        *_metadata,
+        ("pages", pa.list_(pa.int64())),
+        ("flags", _strings),
+        ("text", pa.large_string()),
+    ]
+)
 """Passages: the documents of a shard, sorted by doc_id."""
 
 PASSAGE_PARENTS = pa.schema([("document", pa.int32()), ("index", pa.int32()), *_span])
@@ -145,9 +153,18 @@ PASSAGE_CHUNKS = pa.schema(
 ``vectors.npy`` beside it is the vector of row i."""
 
 CATALOG_DOCUMENTS = pa.schema(
-    [*_identity, *_digests, *_metadata, ("acl_id", pa.int64()), ("tags_id", pa.int64()), ("shard", pa.int32()),
-     ("row", pa.int32()), ("chunks", pa.int32()), ("flags", _strings)]
-)  # fmt: skip
+    [
+        *_identity,
+        *_digests,
+        *_metadata,
+        ("acl_id", pa.int64()),
+        ("tags_id", pa.int64()),
+        ("shard", pa.int32()),
+        ("row", pa.int32()),
+        ("chunks", pa.int32()),
+        ("flags", _strings),
+    ]
+)
 """Catalog: all documents of a snapshot, sorted by doc_id; ``row`` is a row of the shard's passages."""
 
 CATALOG_CHUNKS = pa.schema(
