@@ -1,0 +1,1 @@
+"""Embed: context and chunk to vector."""
