@@ -132,7 +132,12 @@ def embedded_digest(embedded: str) -> str:
 
 
 def embed_key(model_identity: str, embedded: str) -> str:
-    """Return the key under which the vector of ``embedded`` by a model is cached."""
+    """Return the key under which a vector is cached.
+
+    Args:
+        model_identity: see embed.model.model_identity.
+        embedded: ``embedded_digest`` of the text.
+    """
     return digest("vector", model_identity, embedded)[:KEY_LENGTH]
 
 

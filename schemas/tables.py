@@ -54,15 +54,9 @@ PLAN = pa.schema(
         *_identity,
         ("content_digest", pa.string()),
         ("action", pa.string()),
-        ("location", pa.string()),
-        ("donor_part", pa.string()),
-        ("donor_doc_id", pa.string()),
     ]
 )
-"""One row per document of the target corpus in a shard that changes.
-
-``donor_part`` and ``donor_doc_id`` name a row of an earlier load part with the same bytes: it is copied.
-"""
+"""One row per document of the target corpus in a shard that changes; ``action`` is one of plan.changes.ACTIONS."""
 
 DOCUMENTS = pa.schema(
     [
@@ -101,7 +95,6 @@ CONTEXTS = pa.schema(
         ("origin", pa.string()),
         ("language", pa.string()),
         ("embedded_digest", pa.string()),
-        ("embed_key", pa.string()),
         ("embedded", pa.large_string()),
     ]
 )

@@ -1,0 +1,175 @@
+"""The index flow: the diagram of ARCHITECTURE.md as code.
+
+::
+
+    plan --> load --> chunk --> contextualize --> embed --> passages --+
+                                      |                                +--> candidate --> verify --> flip
+                                      +---------> tokens --------------+
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from flows.meter import Meter
+from flows.runner import Batches, Runner
+from schemas.errors import GlossatorError
+from schemas.plan import Plan
+from schemas.report import IndexReport
+from schemas.snapshot import STAGES, Failure, Flip, PartRef, Snapshot, Stage
+from schemas.work import ShardJob
+from tasks.chunk.step import CHUNK
+from tasks.contextualize.step import CONTEXTUALIZE
+from tasks.embed.step import EMBED
+from tasks.lake.lake import Lake
+from tasks.load.step import LOAD
+from tasks.plan.planner import PlanOptions, make_plan
+from tasks.plan.quarantine import record_failures
+from tasks.progress import listen, unlisten
+from tasks.publish.candidate import assemble, flip, verify
+from tasks.publish.passages import PASSAGES
+from tasks.publish.stores import BM25, CATALOG, VECTORS
+from tasks.step import lake_of
+from tasks.tokens.step import TOKENIZE
+
+Parts = Mapping[Stage, Sequence[PartRef]]
+MAX_WAVES = 3
+
+
+def build(run: Runner, plan: Plan, earlier: Parts | None = None) -> Parts:
+    """Build the shards of a plan; return one part per stage and shard, reused ones included.
+
+    Args:
+        earlier: parts of an earlier wave of this run; shards whose documents are the same are taken from it.
+    """
+    space = plan.workspace
+    done = _built(plan, earlier or {})
+    batches = _batches([job for job in plan.jobs if job.shard not in done], space.config.run.tasks_per_stage)
+    loaded = run.stage(LOAD, space, batches)
+    chunked = run.stage(CHUNK, space, batches, loaded)
+    contexts = run.stage(CONTEXTUALIZE, space, batches, loaded, chunked)
+    embedded = run.stage(EMBED, space, batches, contexts)
+    tokens = run.stage(TOKENIZE, space, batches, contexts)
+    passages = run.stage(PASSAGES, space, batches, loaded, chunked, contexts, embedded)
+    handles = (loaded, chunked, contexts, embedded, tokens, passages)
+    built = {stage: run.gather(handle) for stage, handle in zip(STAGES, handles, strict=True)}
+    return {
+        stage: sorted(
+            [
+                *plan.reused[stage].values(),
+                *built[stage],
+                *(ref for ref in (earlier or {}).get(stage, ()) if ref.shard in done),
+            ],
+            key=lambda ref: ref.shard,
+        )
+        for stage in STAGES
+    }
+
+
+def _built(plan: Plan, earlier: Parts) -> frozenset[int]:
+    loaded = {ref.shard: ref.key for ref in earlier.get("load", ())}
+    return frozenset(job.shard for job in plan.jobs if loaded.get(job.shard) == job.load_key)
+
+
+def _batches(jobs: Sequence[ShardJob], tasks: int) -> Batches:
+    size = max(1, -(-len(jobs) // tasks))
+    return [jobs[start : start + size] for start in range(0, len(jobs), size)]
+
+
+def publish(run: Runner, plan: Plan, parts: Parts, reason: str) -> tuple[Snapshot, Flip]:
+    """Build the stores of the candidate, verify it, and make it current."""
+    space, lake = plan.workspace, lake_of(plan.workspace)
+    passages = parts["passages"]
+    if not sum(ref.counts["chunks"] for ref in passages):
+        raise GlossatorError(
+            f"no document of collection {space.collection!r} could be indexed",
+            hint="`glossator status` lists the reasons",
+        )
+    catalog = run.whole(CATALOG, space, passages)
+    bm25 = run.whole(BM25, space, catalog, passages, parts["tokens"])
+    run.whole(VECTORS, space, catalog, passages, plan.parent)
+    candidate = assemble(space, lake, plan, parts, catalog, bm25)
+    verify(space, lake, candidate, frozenset(job.shard for job in plan.jobs))
+    return candidate, flip(lake, plan, candidate, author=_author(), reason=reason)
+
+
+def index(run: Runner, plan: Plan, options: PlanOptions, reason: str) -> IndexReport:
+    """Carry out a plan: build, publish, report.
+
+    When documents fail, they are quarantined and the plan is made again: without them, or with their last good
+    version. All other parts are there by then.
+    """
+    meter, begun = Meter(), time.perf_counter()
+    lake = lake_of(plan.workspace)
+    listen(meter)
+    try:
+        parts = build(run, plan)
+        for _ in range(MAX_WAVES):
+            failures = [failure for refs in parts.values() for ref in refs for failure in ref.failures]
+            known = {failure.doc_id for failure in plan.failures}
+            if all(failure.doc_id in known for failure in failures):
+                break
+            quarantine(lake, plan, failures)
+            plan = _again(lake, plan, options)
+            parts = build(run, plan, parts)
+        quarantine(lake, plan)
+        if plan.nothing_to_do:
+            return describe(lake, plan)
+        snapshot, pointer = publish(run, plan, parts, reason)
+    finally:
+        unlisten(meter)
+    return report(plan, snapshot, pointer).model_copy(
+        update={
+            "chunks_embedded": meter.embedded,
+            "chunks_reused": max(0, snapshot.counts.chunks - meter.embedded),
+            "seconds": {**meter.seconds, "total": round(time.perf_counter() - begun, 3)},
+            "published": True,
+        }
+    )
+
+
+def quarantine(lake: Lake, plan: Plan, failures: Sequence[Failure] = ()) -> None:
+    """Record what failed: what the plan knew, and what happened since."""
+    record_failures(
+        lake, [source.name for source in plan.sources], [*plan.failures, *failures], plan.workspace.stages["load"]
+    )
+
+
+def _again(lake: Lake, plan: Plan, options: PlanOptions) -> Plan:
+    names = {source.name for source in plan.sources}
+    listed = [spec for spec in plan.workspace.sources if spec.name in names]
+    return make_plan(lake, plan.workspace.config, listed, options)
+
+
+def describe(lake: Lake, plan: Plan) -> IndexReport:
+    """Return the report of a plan with nothing to do: what is published stays."""
+    pointer, snapshot = lake.current_flip(), lake.current_snapshot()
+    assert pointer is not None and snapshot is not None
+    return report(plan, snapshot, pointer).model_copy(update={"chunks_reused": snapshot.counts.chunks})
+
+
+def report(plan: Plan, snapshot: Snapshot, pointer: Flip) -> IndexReport:
+    """Return the report of a plan and the snapshot that stands for it."""
+    skipped: Counter[str] = Counter()
+    for source in plan.sources:
+        skipped.update(source.skipped)
+    return IndexReport(
+        collection=snapshot.collection,
+        snapshot=snapshot.id,
+        flip=pointer.number,
+        documents=plan.counts,
+        chunks=snapshot.counts.chunks,
+        skipped=dict(sorted(skipped.items())),
+        failed=plan.failures,
+    )
+
+
+def _author() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # A container may run as a user without a name.
+        return f"uid {os.getuid()}"

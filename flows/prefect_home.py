@@ -1,0 +1,25 @@
+"""Prefect's settings for runs from the command line. Does not import Prefect: it reads its settings when imported.
+
+Without a server (``PREFECT_API_URL``) Prefect starts a temporary one for the run. Its files then lie beside the
+lake, and it is told to be quiet and to call nobody.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def prepare_prefect(home: Path) -> None:
+    """Set defaults in the environment; what the user has set stays."""
+    defaults = {
+        "DO_NOT_TRACK": "1",
+        "PREFECT_HOME": str(home),
+        "PREFECT_LOGGING_LEVEL": "ERROR",
+        "PREFECT_LOGGING_TO_API_ENABLED": "false",
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "60",
+        "PREFECT_SERVER_LOGGING_LEVEL": "ERROR",
+    }
+    for name, value in defaults.items():
+        os.environ.setdefault(name, value)

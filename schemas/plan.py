@@ -1,0 +1,66 @@
+"""The plan of a run: what will change, and the work that it takes."""
+
+from __future__ import annotations
+
+from schemas.snapshot import Failure, PartRef, Record, Stage
+from schemas.work import ShardJob, SourceSpec, Workspace
+
+
+class ChangeCounts(Record):
+    """Documents by what happens to them; copies count as added, stale ones as failed."""
+
+    added: int = 0
+    changed: int = 0
+    renamed: int = 0
+    deleted: int = 0
+    unchanged: int = 0
+    failed: int = 0
+
+
+class SourceSummary(Record):
+    """What was found in one source.
+
+    Attributes:
+        listed: supported files.
+        skipped: by ending, files that no loader takes.
+        unusable: (name, reason) of entries that cannot be documents at all.
+        hashed: files that had to be read to know whether they changed.
+    """
+
+    name: str
+    listed: int
+    skipped: dict[str, int]
+    unusable: tuple[tuple[str, str], ...]
+    hashed: int
+
+
+class Plan(Record):
+    """Everything a run needs to know.
+
+    Attributes:
+        parent: name of the snapshot that this plan starts from, and ``flip`` its number; None and 0 at first.
+        shards: number of shards of the new snapshot.
+        jobs: shards to build.
+        reused: for the other shards, the parts of the parent.
+        failures: documents known to fail, which this plan leaves out or keeps stale.
+        bytes: size of the documents that will be read.
+        new_sources: to be recorded with the run.
+    """
+
+    workspace: Workspace
+    parent: str | None
+    flip: int
+    counts: ChangeCounts
+    sources: tuple[SourceSummary, ...]
+    new_sources: tuple[SourceSpec, ...]
+    shards: int
+    jobs: tuple[ShardJob, ...]
+    reused: dict[Stage, dict[int, PartRef]]
+    failures: tuple[Failure, ...]
+    bytes: int
+    migrates: tuple[Stage, ...] = ()
+
+    @property
+    def nothing_to_do(self) -> bool:
+        """True when the published snapshot is what this plan would make."""
+        return not self.jobs and self.parent is not None

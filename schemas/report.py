@@ -1,0 +1,35 @@
+"""What a run did: the object that ``index --json`` prints."""
+
+from __future__ import annotations
+
+from schemas.plan import ChangeCounts
+from schemas.snapshot import Failure, Record
+
+
+class IndexReport(Record):
+    """The result of a run.
+
+    Attributes:
+        snapshot: id of the published snapshot; "" when nothing is published yet.
+        flip: number of the pointer that publishes it.
+        chunks: chunks of the snapshot.
+        chunks_embedded: texts that went through the model in this run.
+        chunks_reused: chunks whose vector was there already.
+        usd: dollars spent on API calls.
+        seconds: per stage, plus ``total``; stages overlap, so they may add up to more.
+        failed: documents that are not in the snapshot in their present version, and why.
+    """
+
+    collection: str
+    snapshot: str
+    flip: int
+    documents: ChangeCounts
+    chunks: int
+    chunks_embedded: int = 0
+    chunks_reused: int = 0
+    llm_calls: int = 0
+    usd: float = 0.0
+    seconds: dict[str, float] = {}
+    skipped: dict[str, int] = {}
+    failed: tuple[Failure, ...] = ()
+    published: bool = False

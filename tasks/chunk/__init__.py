@@ -1,0 +1,1 @@
+"""Chunk: text to parent and child spans."""

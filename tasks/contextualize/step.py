@@ -1,0 +1,120 @@
+"""Contextualize, for one shard: context, embedded text and id of every chunk.
+
+The embedded text (context, blank line, chunk) is checked against the model's window by its own tokenizer; a context
+that would push a chunk over the edge is shortened, the chunk never.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from schemas.documents import Span
+from schemas.errors import GlossatorError
+from schemas.identity import chunk_id, digest_rows, embedded_digest, part_key
+from schemas.rows import metadata_of, span_of
+from schemas.snapshot import PartRef
+from schemas.tables import CONTEXTS
+from schemas.work import ShardJob, Workspace
+from tasks.contextualize.structural import structural_context
+from tasks.embed.model import locate_model
+from tasks.embed.tokenizer import Tokenizer, open_tokenizer
+from tasks.progress import tick
+from tasks.step import lake_of, parts_step
+
+Row = dict[str, Any]
+SEPARATOR = "\n\n"
+
+
+def _key(space: Workspace, job: ShardJob, loaded: PartRef, chunked: PartRef) -> str:
+    return part_key(
+        "contextualize",
+        1,
+        space.stages["contextualize"],
+        loaded.reads["structure"],
+        loaded.reads["metadata"],
+        chunked.reads["spans"],
+    )
+
+
+def _compute(space: Workspace, job: ShardJob, key: str, loaded: PartRef, chunked: PartRef) -> PartRef:
+    lake = lake_of(space)
+    documents = {row["doc_id"]: row for row in lake.read_part("load", loaded.key).to_pylist()}
+    spans = pl.DataFrame(pl.from_arrow(lake.read_part("chunk", chunked.key)))
+    tokenizer = open_tokenizer(locate_model(space.model.name))
+    rows: list[Row] = []
+    for (doc_id,), group in spans.group_by("doc_id", maintain_order=True):
+        children = group.filter(pl.col("role") == "child").rows(named=True)
+        definitions = group.filter(pl.col("role") == "parent")["definitions"].explode().drop_nulls().to_list()
+        rows.extend(_contexts(documents[str(doc_id)], children, definitions, tokenizer, space))
+        tick("contextualize", 1, len(documents))
+    table = pa.Table.from_pylist(rows, schema=CONTEXTS)
+    chunks = digest_rows((row["chunk_id"], row["embedded_digest"]) for row in rows)
+    ref = PartRef(
+        stage="contextualize",
+        shard=job.shard,
+        key=key,
+        config=space.stages["contextualize"],
+        reads={
+            "chunks": chunks,
+            "embedded": digest_rows((value,) for value in {row["embedded_digest"] for row in rows}),
+        },
+        rows_digest=chunks,
+        counts={"chunks": table.num_rows},
+    )
+    return lake.write_part(ref, table)
+
+
+def _contexts(
+    document: Row, children: Sequence[Row], definitions: Sequence[str], tokenizer: Tokenizer, space: Workspace
+) -> Iterator[Row]:
+    metadata = metadata_of(document)
+    seen: Counter[str] = Counter()
+    for child in children:
+        span = span_of(child)
+        chunk = document["text"][span.start : span.end]
+        context, embedded = _embedded(document, span, chunk, definitions, tokenizer, space)
+        occurrence = seen[embedded]
+        seen[embedded] += 1
+        yield {
+            "doc_id": document["doc_id"],
+            "index": child["index"],
+            "chunk_id": chunk_id(document["doc_id"], embedded, metadata, occurrence),
+            "context": context,
+            "origin": space.config.context.mode,
+            "language": metadata.language,
+            "embedded_digest": embedded_digest(embedded),
+            "embedded": embedded,
+        }
+
+
+def _embedded(
+    document: Row, span: Span, chunk: str, definitions: Sequence[str], tokenizer: Tokenizer, space: Workspace
+) -> tuple[str, str]:
+    config = space.config.context
+    room = space.model.window
+    limit = config.reserve_tokens if config.mode == "structural" else 0
+    while True:
+        context = ""
+        if limit > 0:
+            context = structural_context(
+                document["title"], document["text"], span, chunk, definitions, tokenizer, limit
+            )
+        embedded = f"{context}{SEPARATOR}{chunk}" if context else chunk
+        tokens = tokenizer.count(embedded)
+        if tokens <= room:
+            return context, embedded
+        if not context:
+            raise GlossatorError(
+                f"a chunk of {tokens} tokens does not fit the model's window of {room}",
+                document=document["uri"],
+                hint="lower chunk.child_tokens",
+            )
+        limit = min(limit - 1, limit - (tokens - room))
+
+
+CONTEXTUALIZE = parts_step("contextualize", _key, _compute)

@@ -1,0 +1,1 @@
+"""Load: bytes to one normalised text per document."""

@@ -1,0 +1,147 @@
+"""Load, for one shard: read each document of the plan, or copy its row from an earlier part.
+
+Rows are copied by content digest, so unchanged, renamed and copied documents are not parsed again. A document that
+cannot be loaded is left out of the part, and of its key: the part then stands for what it holds.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.documents import LoadedDocument
+from schemas.errors import GlossatorError, TransientError
+from schemas.identity import (
+    content_digest,
+    digest_rows,
+    metadata_digest,
+    part_key,
+    structure_digest,
+    text_digest,
+)
+from schemas.snapshot import Failure, PartRef
+from schemas.tables import DOCUMENTS
+from schemas.work import ShardJob, Workspace
+from tasks.load.loader import document_type, load_document
+from tasks.plan.source import open_source
+from tasks.progress import tick
+from tasks.step import donor_tables, lake_of, parts_step
+
+
+def load_key(config: str, documents: Iterable[tuple[str, str]]) -> str:
+    """Return the key of a load part: its config and the (doc_id, content digest) pairs that it holds."""
+    return part_key("load", 1, config, digest_rows(documents))
+
+
+def _key(space: Workspace, job: ShardJob) -> str:
+    return job.load_key
+
+
+def _compute(space: Workspace, job: ShardJob, key: str) -> PartRef:
+    lake = lake_of(space)
+    plan = lake.read_table(job.plan)
+    assert plan is not None, f"plan {job.plan} is gone"
+    wanted = pl.DataFrame(pl.from_arrow(plan)).filter(pl.col("shard") == job.shard)
+    donors = _donor_rows(space, job, set(wanted["content_digest"]))
+    sources = {spec.name: open_source(spec, space.config.load) for spec in space.sources}
+    rows: list[dict[str, Any]] = []
+    failures: list[Failure] = []
+    copied = 0
+    for document in wanted.iter_rows(named=True):
+        donor = donors.get((document["content_digest"], _loader_of(document["uri"])))
+        if donor is not None:
+            rows.append({**donor, **{name: document[name] for name in ("doc_id", "source", "uri")}})
+            copied += 1
+        else:
+            try:
+                data = sources[document["source"]].read(document["uri"])
+                loaded = load_document(data, document["uri"], space.config.load)
+                rows.append(_row(document, content_digest(data), loaded))
+            except TransientError:
+                raise
+            except Exception as error:  # One bad document harms only itself, whatever its parser throws.
+                failures.append(_failure(document, error))
+        tick("load", 1, wanted.height)
+    rows.sort(key=lambda row: row["doc_id"])
+    table = pa.Table.from_pylist(rows, schema=DOCUMENTS)
+    return lake.write_part(_ref(space, job, table, failures, copied), table)
+
+
+def _ref(space: Workspace, job: ShardJob, table: pa.Table, failures: list[Failure], copied: int) -> PartRef:
+    columns = {name: table[name].to_pylist() for name in DOCUMENTS.names if name.endswith(("_id", "_digest", "uri"))}
+    ids = columns["doc_id"]
+    return PartRef(
+        stage="load",
+        shard=job.shard,
+        key=load_key(space.stages["load"], zip(ids, columns["content_digest"], strict=True)),
+        config=space.stages["load"],
+        reads={
+            "structure": digest_rows(zip(ids, columns["structure_digest"], strict=True)),
+            "metadata": digest_rows(zip(ids, columns["uri"], columns["metadata_digest"], strict=True)),
+        },
+        rows_digest=digest_rows(
+            zip(ids, columns["text_digest"], columns["metadata_digest"], columns["content_digest"], strict=True)
+        ),
+        counts={"documents": table.num_rows, "computed": table.num_rows - copied, "copied": copied},
+        failures=tuple(failures),
+    )
+
+
+def _loader_of(uri: str) -> tuple[str, str]:
+    # The ending decides loader and syntax: a file renamed from .txt to .md is read anew.
+    return document_type(uri) or "", uri.rpartition(".")[2].lower()
+
+
+def _donor_rows(space: Workspace, job: ShardJob, digests: set[str]) -> Mapping[tuple[str, tuple[str, str]], Any]:
+    rows: dict[tuple[str, tuple[str, str]], Any] = {}
+    for table in donor_tables(space, job, "load"):
+        mask = pc.is_in(table["content_digest"], pa.array(sorted(digests), pa.string()))
+        for row in table.filter(mask).to_pylist():
+            rows.setdefault((row["content_digest"], _loader_of(row["uri"])), row)
+    return rows
+
+
+def _row(document: Mapping[str, Any], digest: str, loaded: LoadedDocument) -> dict[str, Any]:
+    metadata = loaded.metadata
+    return {
+        "doc_id": document["doc_id"],
+        "source": document["source"],
+        "uri": document["uri"],
+        "content_digest": digest,
+        "text_digest": text_digest(loaded.text),
+        "metadata_digest": metadata_digest(metadata, loaded.pages),
+        "structure_digest": structure_digest(loaded.text, metadata.type, metadata.syntax, loaded.pages),
+        "type": metadata.type,
+        "title": metadata.title,
+        "syntax": metadata.syntax,
+        "language": metadata.language,
+        "tags": sorted(set(metadata.tags)),
+        "date": metadata.date,
+        "groups": None if metadata.groups is None else sorted(set(metadata.groups)),
+        "pages": list(loaded.pages),
+        "flags": list(loaded.flags),
+        "text": loaded.text,
+    }
+
+
+def _failure(document: Mapping[str, Any], error: Exception) -> Failure:
+    message = error.what if isinstance(error, GlossatorError) else f"{type(error).__name__}: {error}"
+    hint = getattr(error, "hint", None)
+    return Failure(
+        doc_id=document["doc_id"],
+        source=document["source"],
+        uri=document["uri"],
+        stage="load",
+        kind=type(error).__name__,
+        message=f"{message} -> {hint}" if hint else message,
+        traceback="".join(traceback.format_exception(error)),
+        content_digest=document["content_digest"],
+    )
+
+
+LOAD = parts_step("load", _key, _compute)

@@ -1,0 +1,114 @@
+"""Listing with content digests: hash only what may have changed.
+
+A *version hint* is (size, mtime, ctime, inode) of a file, or the ETag of an object. A hint that equals the recorded
+one stands for the recorded digest, with git's exception of the racy entry: a file that was written less than two
+seconds before it was listed may have changed again within the clock's step, and is hashed once more.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import polars as pl
+
+from schemas.errors import GlossatorError, PermanentError
+from schemas.identity import content_digest, document_id
+from schemas.snapshot import Failure
+from schemas.tables import LISTING
+from tasks.lake.lake import Lake
+from tasks.plan.source import Listing, Source
+
+RACY_NS = 2_000_000_000
+_HINT = ["uri", "size", "mtime_ns", "ctime_ns", "inode", "etag"]
+
+
+@dataclass(frozen=True, slots=True)
+class DigestedListing:
+    """A listing whose entries have digests.
+
+    Attributes:
+        table: columns of LISTING.
+        failures: entries that could not be read, left out of the table.
+        hashed: number of files that were read.
+    """
+
+    table: pl.DataFrame
+    failures: tuple[Failure, ...]
+    hashed: int
+
+
+def hints_key(source: str) -> str:
+    """Return where the hints of a source are kept."""
+    return f"state/hints/{source}.arrow"
+
+
+def digest_listing(lake: Lake, source: Source, listing: Listing, supported: pl.Series) -> DigestedListing:
+    """Give each supported entry its content digest, from the hints where they hold.
+
+    Args:
+        supported: URIs that some loader takes.
+    """
+    columns = {
+        name: [getattr(entry, name) for entry in listing.entries] for name in _HINT
+    }
+    schema = {name: pl.DataFrame(pl.from_arrow(LISTING.empty_table())).schema[name] for name in _HINT}
+    entries = pl.DataFrame(columns, schema=schema).filter(pl.col("uri").is_in(supported.implode()))
+    hints = lake.read_table(hints_key(source.spec.name))
+    if hints is None:
+        hints = LISTING.empty_table()
+    trusted = pl.DataFrame(pl.from_arrow(hints)).filter(
+        pl.col("seen_ns") - pl.max_horizontal("mtime_ns", "ctime_ns") > RACY_NS
+    )
+    joined = entries.join(trusted, on=_HINT, how="left", maintain_order="left")
+    stale = joined.filter(pl.col("content_digest").is_null())["uri"].to_list()
+    digests, failures = _hash(source, stale)
+    fresh = pl.DataFrame({"uri": list(digests), "fresh": list(digests.values())}, schema={"uri": pl.String, "fresh": pl.String})
+    table = (
+        joined.join(fresh, on="uri", how="left", maintain_order="left")
+        .with_columns(
+            content_digest=pl.coalesce("content_digest", "fresh"),
+            seen_ns=pl.coalesce("seen_ns", pl.lit(listing.seen_ns)),
+        )
+        .filter(pl.col("content_digest").is_not_null())
+        .select(LISTING.names)
+    )
+    return DigestedListing(table, tuple(failures), len(stale))
+
+
+def remember_hints(lake: Lake, source: str, table: pl.DataFrame) -> None:
+    """Record the hints for the next listing."""
+    lake.write_table(hints_key(source), table.to_arrow().cast(LISTING))
+
+
+def _hash(source: Source, uris: list[str]) -> tuple[dict[str, str], list[Failure]]:
+    digests: dict[str, str] = {}
+    failures: list[Failure] = []
+
+    def one(uri: str) -> tuple[str, str | GlossatorError]:
+        try:
+            return uri, content_digest(source.read(uri))
+        except GlossatorError as error:
+            return uri, error
+
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        for uri, result in pool.map(one, uris):
+            if isinstance(result, str):
+                digests[uri] = result
+            else:
+                failures.append(_unreadable(source.spec.name, uri, result))
+    return digests, failures
+
+
+def _unreadable(source: str, uri: str, error: GlossatorError) -> Failure:
+    return Failure(
+        doc_id=document_id(source, uri),
+        source=source,
+        uri=uri,
+        stage="load",
+        kind=type(error).__name__,
+        message=f"{error.what} -> {error.hint}" if error.hint else error.what,
+        transient=not isinstance(error, PermanentError),
+    )
+
+

@@ -1,0 +1,67 @@
+"""Quarantine: documents that could not be indexed, and why. They are tried again when their bytes, the loader or
+the load config change; unreadable ones at every run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from schemas.snapshot import Failure, Record
+from tasks.lake.lake import Lake
+
+KEY = "state/failures.json"
+
+
+class Quarantined(Record):
+    """A failure, the stage digest under which it happened, and how often it was tried."""
+
+    failure: Failure
+    stage_digest: str
+    attempts: int = 1
+
+
+def read_quarantine(lake: Lake) -> dict[str, Quarantined]:
+    """Return what is quarantined, by doc_id."""
+    if not lake.storage.exists(KEY):
+        return {}
+    return {
+        item.failure.doc_id: item for item in (Quarantined.model_validate(row) for row in lake.read_json(KEY))
+    }
+
+
+def write_quarantine(lake: Lake, items: Iterable[Quarantined]) -> None:
+    """Replace the quarantine."""
+    rows = [item.model_dump() for item in sorted(items, key=lambda item: (item.failure.source, item.failure.uri))]
+    lake.write_json(KEY, rows)
+
+
+def still_failing(item: Quarantined, content_digest: str, stage_digest: str) -> bool:
+    """Tell whether trying this version again would give the same failure."""
+    failure = item.failure
+    return (
+        not failure.transient
+        and failure.content_digest == content_digest
+        and content_digest != ""
+        and item.stage_digest == stage_digest
+    )
+
+
+def record_failures(lake: Lake, listed: Iterable[str], failing: Iterable[Failure], stage_digest: str) -> None:
+    """Replace the quarantine of the sources that were listed; that of the others stays.
+
+    Args:
+        listed: names of the sources that this run listed.
+        failing: all failures of their documents, known and new.
+        stage_digest: of stage load, under which they happened.
+    """
+    before = read_quarantine(lake)
+    names = set(listed)
+    kept = {doc_id: item for doc_id, item in before.items() if item.failure.source not in names}
+    for failure in failing:
+        known = before.get(failure.doc_id)
+        if known is not None and known.failure == failure:
+            kept[failure.doc_id] = known
+        else:
+            attempts = known.attempts + 1 if known is not None else 1
+            kept[failure.doc_id] = Quarantined(failure=failure, stage_digest=stage_digest, attempts=attempts)
+    if kept != before:
+        write_quarantine(lake, kept.values())

@@ -1,0 +1,144 @@
+"""Sources: where documents come from. Two verbs: list, and read one."""
+
+from __future__ import annotations
+
+import errno
+import fnmatch
+import os
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from schemas.config import LoadConfig
+from schemas.errors import PermanentError, PlanRefused, TransientError, UsageError
+from schemas.work import SourceSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One listed object and its version hint: equal hints stand for equal bytes (see listing.py)."""
+
+    uri: str
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+    etag: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What a source holds.
+
+    Attributes:
+        entries: sorted by uri.
+        unusable: (name, reason) of files that cannot become documents, whatever their bytes.
+        seen_ns: clock before the listing began.
+    """
+
+    entries: tuple[Entry, ...]
+    unusable: tuple[tuple[str, str], ...]
+    seen_ns: int
+
+
+class Source(Protocol):
+    """A place with documents; URIs are relative to its root."""
+
+    spec: SourceSpec
+
+    def list(self) -> Listing:
+        """List everything.
+
+        Raises:
+            PlanRefused: the root is gone, or the listing failed half way: nothing may be concluded from it.
+        """
+        ...
+
+    def read(self, uri: str) -> bytes:
+        """Return the bytes of one document.
+
+        Raises:
+            PermanentError: it is there and cannot be read. TransientError: it may be readable later.
+        """
+        ...
+
+
+class FolderSource:
+    """A folder on this machine. Links to folders are not followed; links to files are, inside the root only."""
+
+    def __init__(self, spec: SourceSpec, config: LoadConfig) -> None:
+        self.spec = spec
+        self._root = Path(spec.root)
+        self._ignored = re.compile("|".join(fnmatch.translate(pattern) for pattern in config.ignore) or r"(?!)")
+        self._max_bytes = config.max_bytes
+
+    def list(self) -> Listing:
+        seen_ns = time.time_ns()
+        unusable: list[tuple[str, str]] = []
+        try:
+            entries = sorted(self._walk(self._root, "", unusable), key=lambda entry: entry.uri)
+        except OSError as error:
+            raise PlanRefused(
+                f"cannot list source {self.spec.name!r}: {error.strerror or error}: {error.filename or self._root}",
+                hint="nothing was changed; make the folder readable and run the same command again",
+            ) from error
+        return Listing(tuple(entries), tuple(sorted(unusable)), seen_ns)
+
+    def _walk(self, folder: Path, prefix: str, unusable: list[tuple[str, str]]) -> Iterator[Entry]:
+        with os.scandir(folder) as found:
+            items = sorted(found, key=lambda item: item.name)
+        for item in items:
+            if self._ignored.match(item.name):
+                continue
+            uri = f"{prefix}{item.name}"
+            if item.is_dir(follow_symlinks=False):
+                yield from self._walk(Path(item.path), f"{uri}/", unusable)
+                continue
+            reason = self._unusable(item)
+            if reason is not None:
+                unusable.append((uri.encode("utf-8", "backslashreplace").decode(), reason))
+                continue
+            stat = item.stat()
+            yield Entry(uri, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
+
+    def _unusable(self, item: os.DirEntry[str]) -> str | None:
+        try:
+            item.name.encode("utf-8")
+        except UnicodeEncodeError:
+            return "the file name is not valid UTF-8"
+        if item.is_symlink():
+            target = Path(item.path).resolve()
+            if not target.is_relative_to(self._root.resolve()):
+                return "a link that leaves the source"
+            if not target.exists():
+                return "a link to nothing"
+            if target.is_dir():
+                return "a link to a folder"
+        return None if item.is_file() else "not a regular file"
+
+    def read(self, uri: str) -> bytes:
+        path = self._root / uri
+        try:
+            if path.stat().st_size > self._max_bytes:
+                raise PermanentError(
+                    f"larger than {self._max_bytes} bytes", document=uri, hint="raise load.max_bytes to index it"
+                )
+            return path.read_bytes()
+        except FileNotFoundError as error:
+            raise PermanentError("it vanished after it was listed", document=uri, hint="index again") from error
+        except PermissionError as error:
+            raise PermanentError("no permission to read it", document=uri, hint=f"chmod u+r {path}") from error
+        except OSError as error:
+            if error.errno in {errno.EISDIR, errno.ENAMETOOLONG}:
+                raise PermanentError(f"cannot be read: {error.strerror}", document=uri) from error
+            raise TransientError(f"cannot be read now: {error.strerror or error}", document=uri) from error
+
+
+def open_source(spec: SourceSpec, config: LoadConfig) -> Source:
+    """Return the source for a recorded root."""
+    if "://" in spec.root:
+        raise UsageError(f"source {spec.name!r}: {spec.root} is not a folder", hint="only folders are supported so far")
+    return FolderSource(spec, config)

@@ -1,0 +1,74 @@
+"""What the config and the code versions mean for each stage: one digest per stage, part of every part key.
+
+A stage's digest covers the version of its code, the config that it reads, and what it takes from the model. When
+a stage's output changes, its version must change: a golden-output test holds us to that.
+"""
+
+from __future__ import annotations
+
+from schemas.config import Config
+from schemas.errors import UsageError
+from schemas.identity import digest
+from schemas.snapshot import Stage
+from schemas.work import ModelStamp
+from tasks.chunk.chunker import CHUNKER_VERSION
+from tasks.contextualize.structural import STRUCTURAL_VERSION
+from tasks.embed.model import fingerprint, locate_model, model_identity
+from tasks.embed.tokenizer import open_tokenizer
+from tasks.lake.lake import Lake
+from tasks.load.loader import LOADER_VERSION
+from tasks.tokens.analyzer import ANALYZER_VERSION
+
+EMBED_VERSION = 1
+PASSAGES_VERSION = 1
+
+
+def stage_digests(config: Config, model: ModelStamp) -> dict[Stage, str]:
+    """Return the digest of code version, config and model per stage."""
+    return {
+        "load": _digest(LOADER_VERSION, config.load.result_digest()),
+        "chunk": _digest(CHUNKER_VERSION, config.chunk.result_digest(), model.tokenizer),
+        "contextualize": _digest(
+            STRUCTURAL_VERSION,
+            config.context.result_digest(),
+            model.tokenizer,
+            model.window,
+            config.embed.passage_prompt,
+        ),
+        "embed": _digest(EMBED_VERSION, model.identity),
+        "tokens": _digest(ANALYZER_VERSION, config.bm25.result_digest()),
+        "passages": _digest(PASSAGES_VERSION),
+    }
+
+
+def _digest(*fields: str | int) -> str:
+    return digest("stage", *fields)[:32]
+
+
+def stamp_model(lake: Lake, config: Config) -> ModelStamp:
+    """Return the identity of the configured model; the weights are hashed once and remembered by size and time.
+
+    Raises:
+        UsageError: the chunks and contexts of this config would not fit the model's window.
+    """
+    files = locate_model(config.embed.model)
+    key = f"state/models/{digest(fingerprint(files), config.embed.result_digest())[:32]}.json"
+    if lake.storage.exists(key):
+        stamp = ModelStamp.model_validate(lake.read_json(key))
+    else:
+        tokenizer = open_tokenizer(files)
+        stamp = ModelStamp(
+            name=files.name,
+            identity=model_identity(files, config.embed),
+            tokenizer=tokenizer.identity,
+            dimension=files.dimension,
+            window=files.window - tokenizer.special - tokenizer.count(config.embed.passage_prompt),
+        )
+        lake.write_json(key, stamp.model_dump())
+    needed = config.chunk.child_tokens + config.context.reserve_tokens
+    if needed > stamp.window:
+        raise UsageError(
+            f"chunk.child_tokens + context.reserve_tokens is {needed}, but {stamp.name} takes {stamp.window} tokens",
+            hint=f"set chunk.child_tokens to at most {stamp.window - config.context.reserve_tokens}",
+        )
+    return stamp

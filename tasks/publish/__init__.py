@@ -1,0 +1,1 @@
+"""Publish: passages, catalog, BM25 and vectors of a candidate snapshot, its verification, and the flip."""

@@ -1,0 +1,181 @@
+"""The candidate: a snapshot with all its stores, verified, that no reader sees before the flip.
+
+Order is the point: build, verify, flip, record. Until ``flip`` nothing of it is named by the pointer.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from schemas.errors import PublishRefused
+from schemas.identity import digest
+from schemas.plan import Plan
+from schemas.snapshot import STAGES, Counts, Flip, PartRef, Snapshot, Stage, VectorStoreRef
+from schemas.work import Workspace
+from tasks.lake.lake import Lake
+from tasks.plan.registry import record_source
+from tasks.publish.bm25 import Bm25Index
+from tasks.publish.catalog import identify, read_arrow, read_catalog
+from tasks.publish.lexical import bm25_folder
+from tasks.publish.milvus import SCHEMA_VERSION, MilvusStore, collection_name
+from tasks.publish.passages import passages_folder
+
+EPOCH = dt.date(1970, 1, 1)
+
+
+def vector_store(space: Workspace) -> VectorStoreRef:
+    """Return where the vectors of this config belong: another model, chunking or context is another collection."""
+    identity = digest(
+        "rows",
+        SCHEMA_VERSION,
+        space.model.identity,
+        space.stages["chunk"],
+        space.stages["contextualize"],
+        space.config.milvus.result_digest(),
+    )
+    return VectorStoreRef(
+        collection=collection_name(space.collection, identity),
+        dimension=space.model.dimension,
+        model=space.model.name,
+        model_identity=space.model.identity,
+    )
+
+
+def open_store(space: Workspace, lake: Lake, ref: VectorStoreRef) -> MilvusStore:
+    """Open the Milvus collection of a snapshot."""
+    return MilvusStore(space.config.milvus, lake.storage.local("milvus.db"), ref)
+
+
+def insert_vectors(space: Workspace, lake: Lake, parent: Snapshot | None, passages: Sequence[PartRef], catalog: str) -> int:
+    """Insert the rows that the parent's collection does not have; return how many."""
+    ref = vector_store(space)
+    store = open_store(space, lake, ref)
+    try:
+        store.ensure()
+        known = _known_ids(lake, parent, ref)
+        documents = read_catalog(lake, catalog, "documents")
+        inserted = 0
+        old = {} if parent is None else {part.key for part in parent.parts["passages"]}
+        for part in passages:
+            if known and part.key in old:
+                continue
+            rows = list(_rows(lake, part, documents, known))
+            store.insert(rows)
+            inserted += len(rows)
+        if inserted:
+            store.flush()
+        return inserted
+    finally:
+        store.close()
+
+
+def _known_ids(lake: Lake, parent: Snapshot | None, ref: VectorStoreRef) -> frozenset[str]:
+    if parent is None or parent.vectors != ref:
+        return frozenset()
+    return frozenset(read_catalog(lake, parent.catalog, "chunks", ["chunk_id"])["chunk_id"].to_list())
+
+
+def _rows(lake: Lake, part: PartRef, documents: pl.DataFrame, known: frozenset[str]) -> Iterator[dict[str, Any]]:
+    folder = lake.open_folder(passages_folder(part.key))
+    chunks = read_arrow(folder / "chunks.arrow", ["chunk_id", "document"])
+    vectors = np.load(folder / "vectors.npy", mmap_mode="r", allow_pickle=False)
+    columns: Mapping[int, Any] = {row["row"]: row for row in documents.filter(pl.col("shard") == part.shard).iter_rows(named=True)}
+    for index, (chunk_id, document) in enumerate(chunks.iter_rows()):
+        if chunk_id in known:
+            continue
+        row = columns[document]
+        yield {
+            "chunk_id": chunk_id,
+            "vector": np.asarray(vectors[index]).tolist(),
+            "doc_id": row["doc_id"],
+            "source": row["source"],
+            "uri": row["uri"],
+            "type": row["type"],
+            "language": row["language"],
+            "date": (row["date"] - EPOCH).days if row["date"] else -1_000_000,
+            "tags_id": row["tags_id"],
+            "acl_id": row["acl_id"],
+        }
+
+
+def assemble(
+    space: Workspace, lake: Lake, plan: Plan, parts: Mapping[Stage, Sequence[PartRef]], catalog: str, bm25: str
+) -> Snapshot:
+    """Return the snapshot that names everything of a candidate."""
+    vectors = vector_store(space)
+    indexing = space.config.indexing_digest(space.model.identity)
+    passages = parts["passages"]
+    layout = digest(
+        "layout", catalog, bm25, vectors.collection, *(ref.key for stage in STAGES for ref in parts[stage])
+    )
+    return Snapshot(
+        id=identify(lake, indexing, catalog, passages),
+        layout=layout[:32],
+        collection=space.collection,
+        created=dt.datetime.now(dt.UTC),
+        parent=plan.parent,
+        indexing_digest=indexing,
+        config_digests={stage: space.stages[stage] for stage in STAGES},
+        shards=plan.shards,
+        parts={stage: tuple(parts[stage]) for stage in STAGES},
+        catalog=catalog,
+        bm25=bm25,
+        vectors=vectors,
+        counts=Counts(
+            documents=sum(ref.counts["documents"] for ref in passages),
+            chunks=sum(ref.counts["chunks"] for ref in passages),
+            parents=sum(ref.counts["parents"] for ref in passages),
+        ),
+    )
+
+
+def verify(space: Workspace, lake: Lake, snapshot: Snapshot, built: frozenset[int]) -> None:
+    """Compare Milvus, BM25 and passages of a candidate: built shards by id, the rest by count.
+
+    Raises:
+        PublishRefused: they do not hold the same chunks.
+    """
+    chunks = read_catalog(lake, snapshot.catalog, "chunks", ["chunk_id", "shard"])
+    index = Bm25Index.open(lake.open_folder(bm25_folder(snapshot.bm25)))
+    if index.size != chunks.height:
+        raise PublishRefused(f"BM25 holds {index.size} chunks, the passages {chunks.height}", hint="glossator doctor")
+    store = open_store(space, lake, snapshot.vectors)
+    try:
+        changed = chunks.filter(pl.col("shard").is_in(sorted(built)))["chunk_id"].to_list()
+        missing = set(changed) - store.present(changed)
+        if missing:
+            raise PublishRefused(
+                f"Milvus lacks {len(missing)} of {len(changed)} new chunks", hint="run `glossator index` again"
+            )
+        count = store.count()
+        if count < chunks.height:
+            raise PublishRefused(
+                f"Milvus holds {count} rows, the snapshot {chunks.height} chunks", hint="glossator doctor"
+            )
+    finally:
+        store.close()
+
+
+def flip(lake: Lake, plan: Plan, snapshot: Snapshot, *, author: str, reason: str) -> Flip:
+    """Publish a verified candidate.
+
+    Raises:
+        TransientError: somebody else published since the plan was made.
+    """
+    for spec in plan.new_sources:
+        record_source(lake, spec)
+    lake.write_snapshot(snapshot)
+    record = Flip(
+        number=plan.flip + 1,
+        snapshot=snapshot.name,
+        author=author,
+        reason=reason,
+        created=dt.datetime.now(dt.UTC),
+    )
+    lake.create_flip(record)
+    return record

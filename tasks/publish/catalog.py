@@ -1,0 +1,102 @@
+"""The catalog: all documents and chunks of a snapshot, where each lies, and what filters ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+
+from schemas.identity import acl_id, part_key, snapshot_id, tags_id
+from schemas.snapshot import PartRef
+from schemas.tables import CATALOG_CHUNKS, CATALOG_DOCUMENTS
+from tasks.lake.lake import Lake, ipc_bytes
+from tasks.publish.passages import passages_folder
+
+CATALOG_VERSION = 1
+
+
+def catalog_folder(key: str) -> str:
+    """Return the storage folder of a catalog."""
+    return f"catalog/{key}"
+
+
+def catalog_key(passages: Sequence[PartRef]) -> str:
+    """Return the key of the catalog over some passages, in shard order."""
+    return part_key("catalog", CATALOG_VERSION, "", *(ref.key for ref in passages))
+
+
+def write_catalog(lake: Lake, passages: Sequence[PartRef]) -> str:
+    """Write the catalog over all shards, unless it is there; return its key."""
+    key = catalog_key(passages)
+    if lake.has_folder(catalog_folder(key)):
+        return key
+    documents = pl.concat([_documents(lake, ref) for ref in passages]).sort("doc_id")
+    places = documents.with_row_index("document").select(
+        "shard", "row", document=pl.col("document").cast(pl.Int32)
+    )
+    chunks = (
+        pl.concat([_chunks(lake, ref) for ref in passages])
+        .join(places.rename({"row": "document_row"}), on=["shard", "document_row"])
+        .sort("chunk_id")
+    )
+    counts = chunks.group_by("document").len("chunks").sort("document")
+    documents = documents.with_columns(chunks=counts["chunks"].cast(pl.Int32))
+    lake.write_folder(
+        catalog_folder(key),
+        {
+            "documents.arrow": ipc_bytes(documents.select(CATALOG_DOCUMENTS.names).to_arrow().cast(CATALOG_DOCUMENTS)),
+            "chunks.arrow": ipc_bytes(chunks.select(CATALOG_CHUNKS.names).to_arrow().cast(CATALOG_CHUNKS)),
+        },
+    )
+    return key
+
+
+def read_catalog(lake: Lake, key: str, table: str, columns: Sequence[str] | None = None) -> pl.DataFrame:
+    """Read ``documents`` or ``chunks`` of a catalog."""
+    return read_arrow(lake.open_folder(catalog_folder(key)) / f"{table}.arrow", columns)
+
+
+def read_arrow(path: Path, columns: Sequence[str] | None = None) -> pl.DataFrame:
+    """Read columns of an Arrow IPC file."""
+    with pa.memory_map(str(path)) as file:
+        table = pa.ipc.open_file(file).read_all()
+        return pl.DataFrame(pl.from_arrow(table.select(list(columns)) if columns else table))
+
+
+def _documents(lake: Lake, ref: PartRef) -> pl.DataFrame:
+    frame = read_arrow(
+        lake.open_folder(passages_folder(ref.key)) / "documents.arrow",
+        [name for name in CATALOG_DOCUMENTS.names if name not in {"acl_id", "tags_id", "shard", "row", "chunks"}],
+    )
+    return frame.with_columns(
+        acl_id=pl.Series(
+            [acl_id(None if groups is None else tuple(groups)) for groups in frame["groups"].to_list()], dtype=pl.Int64
+        ),
+        tags_id=pl.Series([tags_id(tags) for tags in frame["tags"].to_list()], dtype=pl.Int64),
+        shard=pl.lit(ref.shard, pl.Int32),
+        row=pl.int_range(pl.len(), dtype=pl.Int32),
+    )
+
+
+def _chunks(lake: Lake, ref: PartRef) -> pl.DataFrame:
+    frame = read_arrow(lake.open_folder(passages_folder(ref.key)) / "chunks.arrow", ["chunk_id", "document"])
+    return frame.select(
+        "chunk_id",
+        document_row="document",
+        shard=pl.lit(ref.shard, pl.Int32),
+        row=pl.int_range(pl.len(), dtype=pl.Int32),
+    )
+
+
+def identify(lake: Lake, config_digest: str, catalog: str, passages: Sequence[PartRef]) -> str:
+    """Return the snapshot id of the contents of a catalog."""
+    documents = read_catalog(lake, catalog, "documents", ["doc_id", "text_digest", "metadata_digest"])
+    chunks = pl.concat(
+        [
+            read_arrow(lake.open_folder(passages_folder(ref.key)) / "chunks.arrow", ["chunk_id", "start", "end"])
+            for ref in passages
+        ]
+    )
+    return snapshot_id(config_digest, documents.iter_rows(), chunks.iter_rows())

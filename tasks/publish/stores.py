@@ -1,0 +1,68 @@
+"""The three stores of a candidate, as steps over the whole snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from schemas.identity import digest
+from schemas.snapshot import PartRef, Snapshot
+from schemas.work import Workspace
+from tasks.publish.candidate import insert_vectors, open_store, vector_store
+from tasks.publish.catalog import catalog_folder, catalog_key, read_catalog, write_catalog
+from tasks.publish.lexical import bm25_folder, bm25_key, write_bm25
+from tasks.step import Whole, lake_of
+
+Refs = Sequence[PartRef]
+
+
+def _catalog(space: Workspace, passages: Refs) -> str:
+    return write_catalog(lake_of(space), passages)
+
+
+def _bm25(space: Workspace, catalog: str, passages: Refs, tokens: Refs) -> str:
+    return write_bm25(lake_of(space), space.config.bm25, catalog, passages, tokens)
+
+
+def _vectors(space: Workspace, catalog: str, passages: Refs, parent: str | None) -> str:
+    lake = lake_of(space)
+    snapshot: Snapshot | None = lake.read_snapshot(parent) if parent else None
+    insert_vectors(space, lake, snapshot, passages, catalog)
+    key = _vectors_key(space, catalog, passages, parent)
+    lake.write_json(_receipt(key), {"collection": vector_store(space).collection, "catalog": catalog})
+    return key
+
+
+def _vectors_key(space: Workspace, catalog: str, passages: Refs, parent: str | None) -> str:
+    return digest("vectors", vector_store(space).collection, space.config.milvus.uri, catalog)[:32]
+
+
+def _receipt(key: str) -> str:
+    return f"state/vectors/{key}.json"
+
+
+def _vectors_exist(space: Workspace, key: str) -> bool:
+    """A receipt counts only while the collection still holds as many rows: a lost one is filled again."""
+    lake = lake_of(space)
+    if not lake.storage.exists(_receipt(key)):
+        return False
+    store = open_store(space, lake, vector_store(space))
+    try:
+        rows = read_catalog(lake, lake.read_json(_receipt(key))["catalog"], "chunks", ["row"]).height
+        return store.exists() and store.count() >= rows
+    finally:
+        store.close()
+
+
+CATALOG = Whole(
+    "catalog",
+    lambda space, passages: catalog_key(passages),
+    lambda space, key: lake_of(space).has_folder(catalog_folder(key)),
+    _catalog,
+)
+BM25 = Whole(
+    "bm25",
+    lambda space, catalog, passages, tokens: bm25_key(space.config.bm25, catalog, tokens),
+    lambda space, key: lake_of(space).has_folder(bm25_folder(key)),
+    _bm25,
+)
+VECTORS = Whole("vectors", _vectors_key, _vectors_exist, _vectors)

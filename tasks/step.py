@@ -1,0 +1,90 @@
+"""What a step is: a key that says what it would make, and a function that makes it.
+
+A step looks for its part under the key first, so that finished work is found whoever did it: an earlier run, a
+killed one, the other runner. Orchestrators call ``key`` for their own caches and ``run`` for the work.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import pyarrow as pa
+
+from schemas.snapshot import PartRef, Stage
+from schemas.work import ShardJob, Workspace
+from tasks.lake.lake import Lake
+from tasks.progress import advance
+
+
+@lru_cache(maxsize=16)
+def _lake(root: Path, collection: str) -> Lake:
+    return Lake(root, collection)
+
+
+def lake_of(space: Workspace) -> Lake:
+    """Return the lake of a workspace."""
+    return _lake(space.lake, space.collection)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One stage for one shard.
+
+    Attributes:
+        key: (workspace, job, refs of the stages before) -> key of the part.
+        find: (lake, key) -> the part's ref, None where it does not exist.
+        compute: (workspace, job, key, refs) -> ref of the part that was written. Its key differs from ``key``
+            only when documents failed.
+    """
+
+    stage: Stage
+    key: Callable[..., str]
+    compute: Callable[..., PartRef]
+    find: Callable[[Lake, str], PartRef | None]
+
+    def run(self, space: Workspace, job: ShardJob, *refs: PartRef) -> PartRef:
+        """Return the part's ref: found, or computed now."""
+        key = self.key(space, job, *refs)
+        ref = self.find(lake_of(space), key)
+        if ref is None:
+            begun = time.perf_counter()
+            ref = self.compute(space, job, key, *refs)
+            advance(self.stage, ref, time.perf_counter() - begun)
+        else:
+            advance(self.stage, ref, 0.0)
+        return ref
+
+
+def parts_step(stage: Stage, key: Callable[..., str], compute: Callable[..., PartRef]) -> Step:
+    """Return a step whose result is a Parquet part."""
+    return Step(stage, key, compute, lambda lake, part: lake.find_part(stage, part))
+
+
+def donor_tables(space: Workspace, job: ShardJob, stage: Stage, columns: list[str] | None = None) -> Iterator[pa.Table]:
+    """Yield the donor parts of a stage that were made by the same config and stage version."""
+    lake = lake_of(space)
+    for key in job.donors.get(stage, ()):
+        ref = lake.find_part(stage, key)
+        if ref is not None and ref.config == space.stages[stage]:
+            yield lake.read_part(stage, key, columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """One store of a whole snapshot: catalog, BM25 index, vectors.
+
+    Attributes:
+        name: as people see it.
+        key: (workspace, arguments) -> key of what would be made.
+        exists: (workspace, key) -> whether it is there already.
+        compute: (workspace, arguments) -> its key, made and complete.
+    """
+
+    name: str
+    key: Callable[..., str]
+    exists: Callable[[Workspace, str], bool]
+    compute: Callable[..., str]

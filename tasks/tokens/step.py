@@ -1,0 +1,55 @@
+"""Tokens, for one shard: the BM25 terms of each distinct embedded text, copied where they are known."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from schemas.identity import digest_rows, part_key
+from schemas.snapshot import PartRef
+from schemas.tables import TOKENS
+from schemas.work import ShardJob, Workspace
+from tasks.progress import tick
+from tasks.step import donor_tables, lake_of, parts_step
+from tasks.tokens.analyzer import Analyzer
+
+
+def _key(space: Workspace, job: ShardJob, contexts: PartRef) -> str:
+    return part_key("tokens", 1, space.stages["tokens"], contexts.reads["embedded"])
+
+
+def _compute(space: Workspace, job: ShardJob, key: str, contexts: PartRef) -> PartRef:
+    lake = lake_of(space)
+    table = lake.read_part("contextualize", contexts.key, ["embedded_digest", "embedded"])
+    texts = dict(zip(table["embedded_digest"].to_pylist(), table["embedded"].to_pylist(), strict=True))
+    terms: dict[str, list[str]] = {}
+    for donor in donor_tables(space, job, "tokens"):
+        rows = donor.filter(pc.is_in(donor["embedded_digest"], pa.array(sorted(texts), pa.string())))
+        terms.update(zip(rows["embedded_digest"].to_pylist(), rows["tokens"].to_pylist(), strict=True))
+    analyzer = Analyzer(space.config.bm25)
+    missing = sorted(texts.keys() - terms.keys())
+    for digest in missing:
+        terms[digest] = analyzer.terms(texts[digest])
+        tick("tokens", 1, len(missing))
+    digests = sorted(texts)
+    part = pa.table([pa.array(digests, pa.string()), _as_lists([terms[name] for name in digests])], schema=TOKENS)
+    ref = PartRef(
+        stage="tokens",
+        shard=job.shard,
+        key=key,
+        config=space.stages["tokens"],
+        rows_digest=digest_rows((name, *terms[name]) for name in digests),
+        counts={"texts": len(digests), "computed": len(missing)},
+    )
+    return lake.write_part(ref, part)
+
+
+def _as_lists(rows: list[list[str]]) -> pa.ListArray:
+    flat = pa.array([term for row in rows for term in row], pa.string()).dictionary_encode()
+    offsets = [0]
+    for row in rows:
+        offsets.append(offsets[-1] + len(row))
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), flat)
+
+
+TOKENIZE = parts_step("tokens", _key, _compute)
