@@ -1,0 +1,1 @@
+"""Load: bytes of one file to one normalised text with what the document states about itself."""
