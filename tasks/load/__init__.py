@@ -1,1 +1,1 @@
-"""Load: bytes to one normalised text per document."""
+"""Load: bytes of one file to one normalised text with what the document states about itself."""
