@@ -1,0 +1,1 @@
+"""Publish: the stores that readers use, the snapshot that names them, and the flip."""

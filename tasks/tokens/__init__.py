@@ -1,0 +1,1 @@
+"""Tokens: embedded text to the terms of the lexical index."""
