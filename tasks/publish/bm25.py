@@ -1,0 +1,267 @@
+"""The lexical index: BM25 scores of all (term, document) pairs, computed once and memory-mapped.
+
+The scores are Lucene's variant (Kamphuis et al., ECIR 2020) as bm25s computes them eagerly (Lù, 2024), and the arrays
+lie in bm25s's own file format, so that ``bm25s.BM25.load(folder, load_vocab=False)`` opens them and a test compares
+both. Building and searching are our own few lines of numpy:
+
+- building from cached term ids needs no Python loop over documents;
+- a term's documents are distinct, so ``scores[documents] += values`` is right and as quick as compiled code, and a
+  search from the shell imports neither bm25s nor numba;
+- the vocabulary is sorted and looked up in the mapped file, instead of parsed into a dictionary at each start.
+
+Terms are numbered in sorted order and a question's terms are added up in that order: equal corpora give equal bytes
+and equal scores, however their terms were numbered before.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from schemas.config import Bm25Config
+from schemas.errors import GlossatorError
+from tasks.lake.lake import Corrupt, ipc_bytes
+from tasks.tokens.analyzer import ANALYZER_VERSION
+
+BM25_VERSION = 1
+
+DATA, INDICES, INDPTR = "data.csc.index.npy", "indices.csc.index.npy", "indptr.csc.index.npy"
+PARAMS, VOCABULARY, SETTINGS = "params.index.json", "vocabulary.arrow", "settings.json"
+
+_DOCUMENT_BITS = 32
+
+Number = TypeVar("Number", np.float32, np.int32, np.int64)
+
+
+class Bm25Settings(BaseModel):
+    """What a question must share with the index: without it both would speak of different terms.
+
+    Attributes:
+        documents, terms, entries: sizes; arrays that do not have them are damaged.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    bm25_version: int
+    analyzer_version: int
+    config: Bm25Config
+    config_digest: str
+    documents: int
+    terms: int
+    entries: int
+
+
+def build_bm25(
+    terms: npt.NDArray[np.integer],
+    offsets: npt.NDArray[np.integer],
+    vocabulary: Sequence[str],
+    config: Bm25Config,
+) -> dict[str, bytes]:
+    """Build the files of an index, for ``Lake.write_folder``.
+
+    Args:
+        terms: ids of the terms of all documents, one document after the other; repetitions count.
+        offsets: document i has ``terms[offsets[i]:offsets[i + 1]]``; length documents + 1, so ``[0]`` for none.
+        vocabulary: the term of each id; terms that no document has are left out of the index.
+
+    Needs about 30 bytes of memory per entry of ``terms``.
+    """
+    documents = len(offsets) - 1
+    order = sorted(range(len(vocabulary)), key=vocabulary.__getitem__)
+    rank = np.empty(len(vocabulary), dtype=np.int64)
+    rank[order] = np.arange(len(vocabulary))
+    borders = np.asarray(offsets, dtype=np.int64)
+    lengths = borders[1:] - borders[:-1]
+    pairs = (rank[terms] << _DOCUMENT_BITS) | np.repeat(np.arange(documents, dtype=np.int64), lengths)
+    pairs.sort()
+    first = np.flatnonzero(np.diff(pairs, prepend=-1))
+    frequency = np.diff(first, append=len(pairs))
+    pairs = pairs[first]
+    document = pairs & (2**_DOCUMENT_BITS - 1)
+    used, term = np.unique(pairs >> _DOCUMENT_BITS, return_inverse=True)
+    del pairs, first
+
+    holding = np.bincount(term, minlength=len(used))
+    idf = _idf(holding, documents)
+    average = lengths.sum() / max(documents, 1)
+    norm = config.k1 * ((1 - config.b) + config.b * lengths / max(average, 1e-9))
+    data = idf[term] * frequency / (norm[document] + frequency)
+    indptr = np.zeros(len(used) + 1, dtype=np.int64)
+    np.cumsum(holding, out=indptr[1:])
+
+    settings = Bm25Settings(
+        bm25_version=BM25_VERSION,
+        analyzer_version=ANALYZER_VERSION,
+        config=config,
+        config_digest=config.result_digest(),
+        documents=documents,
+        terms=len(used),
+        entries=len(data),
+    )
+    words = pa.table({"term": pa.array([vocabulary[order[rank_]] for rank_ in used.tolist()], pa.large_string())})
+    return {
+        DATA: _npy(data.astype(np.float32)),
+        INDICES: _npy(document.astype(np.int32)),
+        INDPTR: _npy(indptr),
+        PARAMS: _bm25s_params(config, documents),
+        VOCABULARY: ipc_bytes(words),
+        SETTINGS: settings.model_dump_json(indent=1).encode(),
+    }
+
+
+def _idf(holding: npt.NDArray[np.int64], documents: int) -> npt.NDArray[np.float64]:
+    # bm25s keeps idf in single precision; so do we, that scores agree to the last bits.
+    idf: npt.NDArray[np.float64] = np.log1p((documents - holding + 0.5) / (holding + 0.5)).astype(np.float32)
+    return idf.astype(np.float64)
+
+
+def _npy(array: npt.NDArray[np.generic]) -> bytes:
+    sink = io.BytesIO()
+    np.save(sink, array, allow_pickle=False)
+    return sink.getvalue()
+
+
+def _bm25s_params(config: Bm25Config, documents: int) -> bytes:
+    params = {
+        "k1": config.k1,
+        "b": config.b,
+        "delta": 0.5,
+        "method": "lucene",
+        "idf_method": "lucene",
+        "dtype": "float32",
+        "int_dtype": "int32",
+        "num_docs": documents,
+        "version": "0.3.16",
+        "backend": "numpy",
+    }
+    return json.dumps(params, indent=1).encode()
+
+
+class Bm25Index:
+    """An opened index. Safe for several threads: nothing changes after ``open``.
+
+    Attributes:
+        size: number of documents.
+        settings: as built; analyse questions with ``settings.config``.
+    """
+
+    def __init__(
+        self,
+        settings: Bm25Settings,
+        vocabulary: pa.LargeStringArray,
+        data: npt.NDArray[np.float32],
+        indices: npt.NDArray[np.int32],
+        indptr: npt.NDArray[np.int64],
+    ) -> None:
+        self.settings = settings
+        self.size = settings.documents
+        self._vocabulary = vocabulary
+        self._data = data
+        self._indices = indices
+        self._indptr = indptr
+
+    @classmethod
+    def open(cls, folder: Path) -> Bm25Index:
+        """Map the files of a folder; ~5 ms whatever their size.
+
+        Raises:
+            Corrupt: a file is missing, cut short or not what it should be. (Changed bytes inside arrays are found by
+                ``Lake.open_folder(verify=True)`` alone.)
+            GlossatorError: the index was built by another version of the analyzer.
+        """
+        try:
+            settings = Bm25Settings.model_validate_json((folder / SETTINGS).read_bytes())
+            with pa.memory_map(str(folder / VOCABULARY)) as file:
+                column = pa.ipc.open_file(file).read_all().column("term")
+            data = _mapped(folder / DATA, np.float32)
+            indices = _mapped(folder / INDICES, np.int32)
+            indptr = _mapped(folder / INDPTR, np.int64)
+        except (OSError, ValueError, KeyError, EOFError, ValidationError, pa.ArrowInvalid) as error:
+            raise _damaged(folder, str(error)) from error
+        built_by = (settings.bm25_version, settings.analyzer_version, settings.config_digest)
+        if built_by != (BM25_VERSION, ANALYZER_VERSION, settings.config.result_digest()):
+            raise GlossatorError(
+                f"{folder} was built by another version of the analyzer ({settings.analyzer_version}, "
+                f"now {ANALYZER_VERSION}): questions would be cut into other terms than its documents were",
+                hint="run `glossator index --migrate`",
+            )
+        vocabulary = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+        index = cls(settings, vocabulary, data, indices, indptr)
+        if not index._is_whole():
+            raise _damaged(folder, "its arrays do not fit together")
+        return index
+
+    def _is_whole(self) -> bool:
+        return len(self._vocabulary) == self.settings.terms == len(self._indptr) - 1 and len(self._data) == len(
+            self._indices
+        ) == self.settings.entries == int(self._indptr[-1])
+
+    def _column(self, term: str) -> tuple[int, int]:
+        """Return begin and end of a term's entries; equal where no document has it."""
+        low, high = 0, len(self._vocabulary)
+        while low < high:
+            middle = (low + high) // 2
+            if self._vocabulary[middle].as_py() < term:
+                low = middle + 1
+            else:
+                high = middle
+        if low == len(self._vocabulary) or self._vocabulary[low].as_py() != term:
+            return 0, 0
+        return int(self._indptr[low]), int(self._indptr[low + 1])
+
+    def idf(self, term: str) -> float:
+        """Return the inverse document frequency of a term; the largest for one that no document has."""
+        begin, end = self._column(term)
+        holding = end - begin
+        return math.log1p((self.size - holding + 0.5) / (holding + 0.5))
+
+    def scores(self, terms: Sequence[str]) -> npt.NDArray[np.float32]:
+        """Return the score of each document, shape (size,); 0 where it shares no term with the question."""
+        scores = np.zeros(self.size, dtype=np.float32)
+        for term, count in sorted(Counter(terms).items()):
+            begin, end = self._column(term)
+            scores[self._indices[begin:end]] += self._data[begin:end] * np.float32(count)
+        return scores
+
+    def top(
+        self, terms: Sequence[str], k: int, allowed: npt.NDArray[np.bool_] | None = None
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+        """Return the ids and scores of the best documents, best first, ties by smaller id.
+
+        Args:
+            terms: of the question; repetitions count.
+            k: at most so many; fewer where fewer share a term with the question.
+            allowed: shape (size,); others are left out.
+        """
+        scores = self.scores(terms)
+        ids = np.flatnonzero(scores if allowed is None else (scores > 0) & allowed)
+        found = scores[ids]
+        if 0 < k < len(ids):
+            # Keep all ties at the border, so that the smaller ids among them win.
+            ids = ids[found >= np.partition(found, len(found) - k)[len(found) - k]]
+            found = scores[ids]
+        order = np.lexsort((ids, -found))[: max(k, 0)]
+        return ids[order].astype(np.int64), found[order]
+
+
+def _mapped(path: Path, kind: type[Number]) -> npt.NDArray[Number]:
+    array = np.load(path, mmap_mode="r", allow_pickle=False)
+    if array.ndim != 1 or array.dtype != np.dtype(kind):
+        raise ValueError(f"{path.name} holds {array.ndim} dimensions of {array.dtype}")
+    # A plain view: numpy.memmap's own indexing costs microseconds a slice.
+    plain: npt.NDArray[Number] = array.view(np.ndarray)
+    return plain
+
+
+def _damaged(folder: Path, why: str) -> Corrupt:
+    return Corrupt(f"the BM25 index {folder} is damaged ({why})", hint="run `glossator index`: it is built anew")
