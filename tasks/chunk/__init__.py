@@ -1,0 +1,1 @@
+"""Chunk: text to parents and children."""

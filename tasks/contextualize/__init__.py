@@ -1,0 +1,1 @@
+"""Contextualize: the short text that places a chunk in its document."""
