@@ -195,5 +195,6 @@ def _unreachable(uri: str, local: bool, error: Exception) -> TransientError:
 
 
 def _quiet() -> None:
-    for name in ("pymilvus", "milvus_lite", "faiss"):
+    # Milvus Lite logs a traceback for each optional call that it lacks; errors reach us as exceptions anyway.
+    for name in ("pymilvus", "milvus_lite", "faiss", "grpc", "grpc._server"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
