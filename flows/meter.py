@@ -31,5 +31,8 @@ class Meter:
         with self._lock:
             self._seconds[name] += seconds
 
-    def units_done(self, stage: Stage, units: int, of: int) -> None:
+    def units_expected(self, stage: Stage, units: int) -> None:
+        pass
+
+    def units_done(self, stage: Stage, units: int) -> None:
         pass

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 
 from schemas.errors import UsageError
@@ -104,8 +104,10 @@ class Bm25Config(Section):
 class MilvusConfig(Section):
     """The vector store."""
 
-    uri: str = operational("", description="Milvus server or cluster; empty: Milvus Lite in the lake.")
-    token: SecretStr = operational(SecretStr(""), description="`user:password` or API key of a server.")
+    uri: str = operational(
+        "",
+        description="Milvus server or cluster; its token comes from `MILVUS_TOKEN`. Empty: Milvus Lite in the lake.",
+    )
     index: Literal["HNSW", "FLAT", "IVF_FLAT", "AUTOINDEX"] = Field("HNSW", description="Vector index.")
     batch_bytes: int = operational(2 * 2**20, gt=0, description="Bytes per insert call; servers cap a message.")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from schemas.plan import ChangeCounts
 from schemas.snapshot import Failure, Record
 
@@ -29,7 +31,7 @@ class IndexReport(Record):
     chunks_reused: int = 0
     llm_calls: int = 0
     usd: float = 0.0
-    seconds: dict[str, float] = {}
-    skipped: dict[str, int] = {}
+    seconds: dict[str, float] = Field(default_factory=dict)
+    skipped: dict[str, int] = Field(default_factory=dict)
     failed: tuple[Failure, ...] = ()
     published: bool = False

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 Stage = Literal["load", "chunk", "contextualize", "embed", "tokens", "passages"]
 STAGES: tuple[Stage, ...] = ("load", "chunk", "contextualize", "embed", "tokens", "passages")
@@ -58,9 +58,9 @@ class PartRef(Record):
     shard: int
     key: str
     config: str
-    reads: dict[str, str] = {}
+    reads: dict[str, str] = Field(default_factory=dict)
     rows_digest: str = ""
-    counts: dict[str, int] = {}
+    counts: dict[str, int] = Field(default_factory=dict)
     failures: tuple[Failure, ...] = ()
     reused: bool = False
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pydantic import Field
+
 from schemas.config import Config
 from schemas.snapshot import Record, Stage
 
@@ -66,4 +68,4 @@ class ShardJob(Record):
     plan: str
     load_key: str
     attempt: int = 0
-    donors: dict[Stage, tuple[str, ...]] = {}
+    donors: dict[Stage, tuple[str, ...]] = Field(default_factory=dict)

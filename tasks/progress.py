@@ -18,8 +18,12 @@ class Listener(Protocol):
         """The catalog, the BM25 index or the vectors of the candidate are done."""
         ...
 
-    def units_done(self, stage: Stage, units: int, of: int) -> None:
-        """``units`` more of ``of`` rows of the shard at hand are done."""
+    def units_expected(self, stage: Stage, units: int) -> None:
+        """Work on a shard begins: it has so many documents or texts."""
+        ...
+
+    def units_done(self, stage: Stage, units: int) -> None:
+        """So many more documents or texts are done."""
         ...
 
 
@@ -48,7 +52,13 @@ def store_done(name: str, seconds: float) -> None:
         listener.store_done(name, seconds)
 
 
-def tick(stage: Stage, units: int, of: int) -> None:
-    """Tell that a stage has done part of a shard."""
+def expect(stage: Stage, units: int) -> None:
+    """Tell that work on a shard of so many documents or texts begins."""
     for listener in tuple(_listeners):
-        listener.units_done(stage, units, of)
+        listener.units_expected(stage, units)
+
+
+def tick(stage: Stage, units: int = 1) -> None:
+    """Tell that so many more documents or texts are done."""
+    for listener in tuple(_listeners):
+        listener.units_done(stage, units)

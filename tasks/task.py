@@ -49,9 +49,7 @@ class PartsPolicy(CachePolicy):
         assert self.step is not None
         space: Workspace = inputs["space"]
         jobs: Sequence[ShardJob] = inputs["jobs"]
-        keys = [
-            self.step.key(space, job, *refs) for job, *refs in zip(jobs, *inputs["upstream"], strict=True)
-        ]
+        keys = [self.step.key(space, job, *refs) for job, *refs in zip(jobs, *inputs["upstream"], strict=True)]
         record = f"{self.step.stage}-{digest(*keys, *(job.attempt for job in jobs))[:32]}"
         if any(self.step.find(lake_of(space), key) is None for key in keys):
             _drop_record(space, record)

@@ -1,1 +1,1 @@
-"""Chunk: text to parent and child spans."""
+"""Chunk: text to parents and children."""

@@ -18,7 +18,7 @@ from schemas.work import ShardJob, Workspace
 from tasks.chunk.chunker import chunk_document
 from tasks.embed.model import locate_model
 from tasks.embed.tokenizer import Tokenizer, open_tokenizer
-from tasks.progress import tick
+from tasks.progress import expect, tick
 from tasks.step import donor_tables, lake_of, parts_step
 
 Row = dict[str, Any]
@@ -34,6 +34,7 @@ def _compute(space: Workspace, job: ShardJob, key: str, loaded: PartRef) -> Part
     documents = lake.read_part("load", loaded.key, _READS)
     donors = _donor_rows(space, job, set(documents["structure_digest"].to_pylist()))
     tokenizer = open_tokenizer(locate_model(space.model.name))
+    expect("chunk", documents.num_rows)
     rows: list[Row] = []
     failures: list[Failure] = []
     copied = 0
@@ -47,7 +48,7 @@ def _compute(space: Workspace, job: ShardJob, key: str, loaded: PartRef) -> Part
                 rows.extend(_chunk(document, tokenizer, space))
             except Exception as error:  # One bad document harms only itself.
                 failures.append(_failure(document, error))
-        tick("chunk", 1, documents.num_rows)
+        tick("chunk")
     table = pa.Table.from_pylist(rows, schema=SPANS)
     spans = digest_rows(
         (row["doc_id"], row["role"], row["index"], row["start"], row["end"], row["parent"], *row["breadcrumb"])
@@ -67,9 +68,7 @@ def _compute(space: Workspace, job: ShardJob, key: str, loaded: PartRef) -> Part
 
 
 def _chunk(document: Row, tokenizer: Tokenizer, space: Workspace) -> Iterator[Row]:
-    chunked = chunk_document(
-        document["text"], document["type"], document["syntax"], tokenizer, space.config.chunk
-    )
+    chunked = chunk_document(document["text"], document["type"], document["syntax"], tokenizer, space.config.chunk)
     yield from _rows(document, "child", chunked.children, chunked)
     yield from _rows(document, "parent", chunked.parents, chunked)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
@@ -20,10 +21,10 @@ from schemas.rows import metadata_of, span_of
 from schemas.snapshot import PartRef
 from schemas.tables import CONTEXTS
 from schemas.work import ShardJob, Workspace
-from tasks.contextualize.structural import structural_context
+from tasks.contextualize.structural import structural_context, table_headers
 from tasks.embed.model import locate_model
 from tasks.embed.tokenizer import Tokenizer, open_tokenizer
-from tasks.progress import tick
+from tasks.progress import expect, tick
 from tasks.step import lake_of, parts_step
 
 Row = dict[str, Any]
@@ -46,12 +47,13 @@ def _compute(space: Workspace, job: ShardJob, key: str, loaded: PartRef, chunked
     documents = {row["doc_id"]: row for row in lake.read_part("load", loaded.key).to_pylist()}
     spans = pl.DataFrame(pl.from_arrow(lake.read_part("chunk", chunked.key)))
     tokenizer = open_tokenizer(locate_model(space.model.name))
+    expect("contextualize", len(documents))
     rows: list[Row] = []
     for (doc_id,), group in spans.group_by("doc_id", maintain_order=True):
         children = group.filter(pl.col("role") == "child").rows(named=True)
         definitions = group.filter(pl.col("role") == "parent")["definitions"].explode().drop_nulls().to_list()
         rows.extend(_contexts(documents[str(doc_id)], children, definitions, tokenizer, space))
-        tick("contextualize", 1, len(documents))
+        tick("contextualize")
     table = pa.Table.from_pylist(rows, schema=CONTEXTS)
     chunks = digest_rows((row["chunk_id"], row["embedded_digest"]) for row in rows)
     ref = PartRef(
@@ -74,10 +76,11 @@ def _contexts(
 ) -> Iterator[Row]:
     metadata = metadata_of(document)
     seen: Counter[str] = Counter()
-    for child in children:
-        span = span_of(child)
-        chunk = document["text"][span.start : span.end]
-        context, embedded = _embedded(document, span, chunk, definitions, tokenizer, space)
+    spans = [span_of(child) for child in children]
+    headers = table_headers(document["text"], spans)
+    for child, span, columns in zip(children, spans, headers, strict=True):
+        place = _Place(document, span, definitions, columns)
+        context, embedded = _embedded(place, tokenizer, space)
         occurrence = seen[embedded]
         seen[embedded] += 1
         yield {
@@ -92,18 +95,32 @@ def _contexts(
         }
 
 
-def _embedded(
-    document: Row, span: Span, chunk: str, definitions: Sequence[str], tokenizer: Tokenizer, space: Workspace
-) -> tuple[str, str]:
-    config = space.config.context
-    room = space.model.window
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A chunk, and what its context is made of."""
+
+    document: Row
+    span: Span
+    definitions: Sequence[str]
+    columns: str | None
+
+    @property
+    def chunk(self) -> str:
+        text: str = self.document["text"]
+        return text[self.span.start : self.span.end]
+
+    def context(self, tokenizer: Tokenizer, limit: int) -> str:
+        return structural_context(
+            self.document["title"], self.span, self.chunk, self.definitions, tokenizer, limit, columns=self.columns
+        )
+
+
+def _embedded(place: _Place, tokenizer: Tokenizer, space: Workspace) -> tuple[str, str]:
+    """Return the context and the embedded text, which fits the window."""
+    config, chunk, room = space.config.context, place.chunk, space.model.window
     limit = config.reserve_tokens if config.mode == "structural" else 0
     while True:
-        context = ""
-        if limit > 0:
-            context = structural_context(
-                document["title"], document["text"], span, chunk, definitions, tokenizer, limit
-            )
+        context = place.context(tokenizer, limit) if limit > 0 else ""
         embedded = f"{context}{SEPARATOR}{chunk}" if context else chunk
         tokens = tokenizer.count(embedded)
         if tokens <= room:
@@ -111,10 +128,10 @@ def _embedded(
         if not context:
             raise GlossatorError(
                 f"a chunk of {tokens} tokens does not fit the model's window of {room}",
-                document=document["uri"],
+                document=place.document["uri"],
                 hint="lower chunk.child_tokens",
             )
-        limit = min(limit - 1, limit - (tokens - room))
+        limit -= max(1, tokens - room)
 
 
 CONTEXTUALIZE = parts_step("contextualize", _key, _compute)

@@ -117,9 +117,7 @@ class SentenceEncoder:
 
     def _forward(self, texts: list[str]) -> Vectors:
         with self._torch.inference_mode():
-            output = self._model.encode(
-                texts, batch_size=len(texts), convert_to_tensor=True, show_progress_bar=False
-            )
+            output = self._model.encode(texts, batch_size=len(texts), convert_to_tensor=True, show_progress_bar=False)
         rows: Vectors = output.float().cpu().numpy()
         return rows
 

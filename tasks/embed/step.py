@@ -19,7 +19,7 @@ from schemas.tables import vectors
 from schemas.work import ShardJob, Workspace
 from tasks.embed.encoder import open_encoder
 from tasks.embed.model import locate_model
-from tasks.progress import tick
+from tasks.progress import expect, tick
 from tasks.step import donor_tables, lake_of, parts_step
 
 
@@ -55,7 +55,8 @@ def _compute(space: Workspace, job: ShardJob, key: str, contexts: PartRef) -> Pa
 
 def _encode(space: Workspace, texts: Sequence[str]) -> npt.NDArray[np.float32]:
     encoder = open_encoder(locate_model(space.model.name), space.config.embed)
-    rows = encoder.encode(texts, lambda count: tick("embed", count, len(texts)))
+    expect("embed", len(texts))
+    rows = encoder.encode(texts, lambda count: tick("embed", count))
     if not np.isfinite(rows).all():
         bad = texts[int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])]
         raise GlossatorError(

@@ -29,7 +29,7 @@ from schemas.tables import DOCUMENTS
 from schemas.work import ShardJob, Workspace
 from tasks.load.loader import document_type, load_document
 from tasks.plan.source import open_source
-from tasks.progress import tick
+from tasks.progress import expect, tick
 from tasks.step import donor_tables, lake_of, parts_step
 
 
@@ -49,6 +49,7 @@ def _compute(space: Workspace, job: ShardJob, key: str) -> PartRef:
     wanted = pl.DataFrame(pl.from_arrow(plan)).filter(pl.col("shard") == job.shard)
     donors = _donor_rows(space, job, set(wanted["content_digest"]))
     sources = {spec.name: open_source(spec, space.config.load) for spec in space.sources}
+    expect("load", wanted.height)
     rows: list[dict[str, Any]] = []
     failures: list[Failure] = []
     copied = 0
@@ -66,7 +67,7 @@ def _compute(space: Workspace, job: ShardJob, key: str) -> PartRef:
                 raise
             except Exception as error:  # One bad document harms only itself, whatever its parser throws.
                 failures.append(_failure(document, error))
-        tick("load", 1, wanted.height)
+        tick("load")
     rows.sort(key=lambda row: row["doc_id"])
     table = pa.Table.from_pylist(rows, schema=DOCUMENTS)
     return lake.write_part(_ref(space, job, table, failures, copied), table)

@@ -48,9 +48,7 @@ class ChangeSet:
         return self.target.filter(pl.col("action") == action).height
 
 
-def compare(
-    source: str, listed: pl.DataFrame, failing: dict[str, Failure], published: pl.DataFrame
-) -> ChangeSet:
+def compare(source: str, listed: pl.DataFrame, failing: dict[str, Failure], published: pl.DataFrame) -> ChangeSet:
     """Return the change set of a source.
 
     Args:

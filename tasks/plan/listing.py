@@ -49,9 +49,7 @@ def digest_listing(lake: Lake, source: Source, listing: Listing, supported: pl.S
     Args:
         supported: URIs that some loader takes.
     """
-    columns = {
-        name: [getattr(entry, name) for entry in listing.entries] for name in _HINT
-    }
+    columns = {name: [getattr(entry, name) for entry in listing.entries] for name in _HINT}
     schema = {name: pl.DataFrame(pl.from_arrow(LISTING.empty_table())).schema[name] for name in _HINT}
     entries = pl.DataFrame(columns, schema=schema).filter(pl.col("uri").is_in(supported.implode()))
     hints = lake.read_table(hints_key(source.spec.name))
@@ -63,7 +61,9 @@ def digest_listing(lake: Lake, source: Source, listing: Listing, supported: pl.S
     joined = entries.join(trusted, on=_HINT, how="left", maintain_order="left")
     stale = joined.filter(pl.col("content_digest").is_null())["uri"].to_list()
     digests, failures = _hash(source, stale)
-    fresh = pl.DataFrame({"uri": list(digests), "fresh": list(digests.values())}, schema={"uri": pl.String, "fresh": pl.String})
+    fresh = pl.DataFrame(
+        {"uri": list(digests), "fresh": list(digests.values())}, schema={"uri": pl.String, "fresh": pl.String}
+    )
     table = (
         joined.join(fresh, on="uri", how="left", maintain_order="left")
         .with_columns(
@@ -110,5 +110,3 @@ def _unreadable(source: str, uri: str, error: GlossatorError) -> Failure:
         message=f"{error.what} -> {error.hint}" if error.hint else error.what,
         transient=not isinstance(error, PermanentError),
     )
-
-

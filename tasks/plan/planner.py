@@ -124,9 +124,7 @@ def _look(space: Workspace, lake: Lake, listed: Sequence[SourceSpec], published:
     return found
 
 
-def _digest(
-    lake: Lake, source: Source, listing: Listing, published: pl.DataFrame, found: _Found
-) -> DigestedListing:
+def _digest(lake: Lake, source: Source, listing: Listing, published: pl.DataFrame, found: _Found) -> DigestedListing:
     supported = [entry.uri for entry in listing.entries if document_type(entry.uri) is not None]
     skipped = Counter(
         entry.uri.rpartition("/")[2].rpartition(".")[2].lower() if "." in entry.uri else "(no ending)"
@@ -191,9 +189,7 @@ def _migration(
 ) -> tuple[Stage, ...]:
     if snapshot is None:
         return ()
-    changed: tuple[Stage, ...] = tuple(
-        stage for stage in STAGES if snapshot.config_digests.get(stage) != stages[stage]
-    )
+    changed: tuple[Stage, ...] = tuple(stage for stage in STAGES if snapshot.config_digests.get(stage) != stages[stage])
     kept = target.filter(pl.col("action").is_in(["unchanged", "carried", "stale"])).height
     if changed and kept and not options.migrate:
         raise PlanRefused(
@@ -225,7 +221,9 @@ def _jobs(
 ) -> tuple[int, tuple[ShardJob, ...]]:
     shards = _shards(snapshot, target.height)
     resharded = snapshot is not None and snapshot.shards != shards
-    wanted = target.with_columns(shard=pl.Series([shard_of(doc_id, shards) for doc_id in target["doc_id"]], dtype=pl.Int32))
+    wanted = target.with_columns(
+        shard=pl.Series([shard_of(doc_id, shards) for doc_id in target["doc_id"]], dtype=pl.Int32)
+    )
     now = _by_shard(wanted)
     before = {} if snapshot is None or resharded else _by_shard(published)
     todo = [shard for shard in range(shards) if migrates or resharded or now.get(shard) != before.get(shard)]
@@ -277,12 +275,8 @@ def _donors(lake: Lake, snapshot: Snapshot | None, shard: int, shards: Sequence[
     return donors
 
 
-def _reused(
-    snapshot: Snapshot | None, shards: int, jobs: Sequence[ShardJob]
-) -> dict[Stage, dict[int, PartRef]]:
+def _reused(snapshot: Snapshot | None, shards: int, jobs: Sequence[ShardJob]) -> dict[Stage, dict[int, PartRef]]:
     built = {job.shard for job in jobs}
     if snapshot is None or snapshot.shards != shards:
         return {stage: {} for stage in STAGES}
-    return {
-        stage: {ref.shard: ref for ref in snapshot.parts[stage] if ref.shard not in built} for stage in STAGES
-    }
+    return {stage: {ref.shard: ref for ref in snapshot.parts[stage] if ref.shard not in built} for stage in STAGES}

@@ -23,9 +23,7 @@ def read_quarantine(lake: Lake) -> dict[str, Quarantined]:
     """Return what is quarantined, by doc_id."""
     if not lake.storage.exists(KEY):
         return {}
-    return {
-        item.failure.doc_id: item for item in (Quarantined.model_validate(row) for row in lake.read_json(KEY))
-    }
+    return {item.failure.doc_id: item for item in (Quarantined.model_validate(row) for row in lake.read_json(KEY))}
 
 
 def write_quarantine(lake: Lake, items: Iterable[Quarantined]) -> None:

@@ -51,7 +51,9 @@ def open_store(space: Workspace, lake: Lake, ref: VectorStoreRef) -> MilvusStore
     return MilvusStore(space.config.milvus, lake.storage.local("milvus.db"), ref)
 
 
-def insert_vectors(space: Workspace, lake: Lake, parent: Snapshot | None, passages: Sequence[PartRef], catalog: str) -> int:
+def insert_vectors(
+    space: Workspace, lake: Lake, parent: Snapshot | None, passages: Sequence[PartRef], catalog: str
+) -> int:
     """Insert the rows that the parent's collection does not have; return how many."""
     ref = vector_store(space)
     store = open_store(space, lake, ref)
@@ -84,7 +86,9 @@ def _rows(lake: Lake, part: PartRef, documents: pl.DataFrame, known: frozenset[s
     folder = lake.open_folder(passages_folder(part.key))
     chunks = read_arrow(folder / "chunks.arrow", ["chunk_id", "document"])
     vectors = np.load(folder / "vectors.npy", mmap_mode="r", allow_pickle=False)
-    columns: Mapping[int, Any] = {row["row"]: row for row in documents.filter(pl.col("shard") == part.shard).iter_rows(named=True)}
+    columns: Mapping[int, Any] = {
+        row["row"]: row for row in documents.filter(pl.col("shard") == part.shard).iter_rows(named=True)
+    }
     for index, (chunk_id, document) in enumerate(chunks.iter_rows()):
         if chunk_id in known:
             continue
@@ -110,9 +114,7 @@ def assemble(
     vectors = vector_store(space)
     indexing = space.config.indexing_digest(space.model.identity)
     passages = parts["passages"]
-    layout = digest(
-        "layout", catalog, bm25, vectors.collection, *(ref.key for stage in STAGES for ref in parts[stage])
-    )
+    layout = digest("layout", catalog, bm25, vectors.collection, *(ref.key for stage in STAGES for ref in parts[stage]))
     return Snapshot(
         id=identify(lake, indexing, catalog, passages),
         layout=layout[:32],

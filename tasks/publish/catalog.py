@@ -33,9 +33,7 @@ def write_catalog(lake: Lake, passages: Sequence[PartRef]) -> str:
     if lake.has_folder(catalog_folder(key)):
         return key
     documents = pl.concat([_documents(lake, ref) for ref in passages]).sort("doc_id")
-    places = documents.with_row_index("document").select(
-        "shard", "row", document=pl.col("document").cast(pl.Int32)
-    )
+    places = documents.with_row_index("document").select("shard", "row", document=pl.col("document").cast(pl.Int32))
     chunks = (
         pl.concat([_chunks(lake, ref) for ref in passages])
         .join(places.rename({"row": "document_row"}), on=["shard", "document_row"])

@@ -7,6 +7,7 @@ What filters ask for stands in typed columns; texts stay in the passages.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,6 @@ from schemas.snapshot import VectorStoreRef
 SCHEMA_VERSION = 1
 _COLUMN_BYTES = 256
 _IDS_PER_QUERY = 1_000
-
-
 
 
 def collection_name(collection: str, identity: str) -> str:
@@ -53,7 +52,7 @@ class MilvusStore:
         try:
             if self._local:
                 local.parent.mkdir(parents=True, exist_ok=True)
-            self._client: Any = MilvusClient(uri=uri, token=config.token.get_secret_value())
+            self._client: Any = MilvusClient(uri=uri, token=os.environ.get("MILVUS_TOKEN", ""))
         except (MilvusException, OSError, RuntimeError) as error:
             raise _unreachable(uri, self._local, error) from error
         self._loaded = False

@@ -71,9 +71,14 @@ def _compute(
     documents = documents.sort("doc_id").with_row_index("document")
     places = documents.select("doc_id", pl.col("document").cast(pl.Int32))
     parents = (
-        spans.filter(pl.col("role") == "parent").join(places, on="doc_id").sort("document", "index").with_row_index("row")
+        spans.filter(pl.col("role") == "parent")
+        .join(places, on="doc_id")
+        .sort("document", "index")
+        .with_row_index("row")
     )
-    rows = lake.read_part("contextualize", contexts.key, ["doc_id", "index", "chunk_id", "context", "origin", "embedded_digest"])
+    rows = lake.read_part(
+        "contextualize", contexts.key, ["doc_id", "index", "chunk_id", "context", "origin", "embedded_digest"]
+    )
     chunks = (
         spans.filter(pl.col("role") == "child")
         .join(pl.DataFrame(pl.from_arrow(rows)), on=["doc_id", "index"])
@@ -86,7 +91,9 @@ def _compute(
         .sort("chunk_id")
     )
     if chunks.height != rows.num_rows:
-        raise GlossatorError(f"shard {job.shard}: {rows.num_rows} contexts for {chunks.height} chunks", hint="report it")
+        raise GlossatorError(
+            f"shard {job.shard}: {rows.num_rows} contexts for {chunks.height} chunks", hint="report it"
+        )
     tables = {
         "documents.arrow": ipc_bytes(_cast(documents, PASSAGE_DOCUMENTS)),
         "parents.arrow": ipc_bytes(_cast(parents, PASSAGE_PARENTS)),

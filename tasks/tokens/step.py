@@ -9,7 +9,7 @@ from schemas.identity import digest_rows, part_key
 from schemas.snapshot import PartRef
 from schemas.tables import TOKENS
 from schemas.work import ShardJob, Workspace
-from tasks.progress import tick
+from tasks.progress import expect, tick
 from tasks.step import donor_tables, lake_of, parts_step
 from tasks.tokens.analyzer import Analyzer
 
@@ -28,9 +28,10 @@ def _compute(space: Workspace, job: ShardJob, key: str, contexts: PartRef) -> Pa
         terms.update(zip(rows["embedded_digest"].to_pylist(), rows["tokens"].to_pylist(), strict=True))
     analyzer = Analyzer(space.config.bm25)
     missing = sorted(texts.keys() - terms.keys())
+    expect("tokens", len(missing))
     for digest in missing:
         terms[digest] = analyzer.terms(texts[digest])
-        tick("tokens", 1, len(missing))
+        tick("tokens")
     digests = sorted(texts)
     part = pa.table([pa.array(digests, pa.string()), _as_lists([terms[name] for name in digests])], schema=TOKENS)
     ref = PartRef(

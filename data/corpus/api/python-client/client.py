@@ -66,9 +66,7 @@ class SoundingsClient:
         self._token = token
         self._base_url = base_url.rstrip("/")
 
-    def readings(
-        self, station: str, start: datetime, end: datetime, datum: str = "chart"
-    ) -> Iterator[Reading]:
+    def readings(self, station: str, start: datetime, end: datetime, datum: str = "chart") -> Iterator[Reading]:
         """Yield the readings from ``start`` up to, but without, ``end``.
 
         Both times must carry a time zone. Windows of any length are allowed;

@@ -101,7 +101,4 @@ def _between(before: Sample, after: Sample) -> list[Sample]:
     count = round((after.time - before.time) / STEP) - 1
     slope = (after.height_m - before.height_m) / (count + 1)
     spacing = (after.time - before.time) / (count + 1)
-    return [
-        Sample(before.time + spacing * k, before.height_m + slope * k)
-        for k in range(1, count + 1)
-    ]
+    return [Sample(before.time + spacing * k, before.height_m + slope * k) for k in range(1, count + 1)]

@@ -1,0 +1,153 @@
+"""Source code as units: definitions with their comments, and what lies between them.
+
+``units`` is the one seam for a better reader of a language: Python goes by its own parser, every other language (and
+Python that does not parse) by blank lines and indentation, which holds for most code that people format.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tasks.chunk.blocks import paragraph_blocks
+
+MAX_PARSED = 4 * 2**20
+"""Code points. Python's syntax tree takes ~100 times the memory of its source; generated files are cut by lines."""
+
+MAX_DEFINITIONS = 200
+"""More names than any context has room for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A stretch of code that belongs together.
+
+    Attributes:
+        start, end: code points; units of one list tile the range that they come from.
+        breadcrumb: names of the definitions that it is, outermost first; empty for statements of the file itself.
+        parts: for a definition that contains others: its head and those, tiling it.
+    """
+
+    start: int
+    end: int
+    breadcrumb: tuple[str, ...] = ()
+    parts: tuple[Unit, ...] = ()
+
+
+_Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+_LINE_END = re.compile(r"\r\n|\r|\n")
+_DEFINES = re.compile(
+    r"^(?:(?:export|default|declare|pub(?:\([^()\n]*\))?|public|private|protected|internal|static|final|abstract|"
+    r"async|unsafe|extern(?:[ ]\"[^\"\n]*\")?|inline|constexpr|sealed|open|data|partial|override)[ ]+)*"
+    r"(?:function\*?|class|def|fn|func|fun|struct|interface|enum|trait|impl|type|typedef|const|static|module|mod|"
+    r"namespace|protocol|object|record|macro_rules!|#define|create[ ](?:table|view|function|index))[ ]+"
+    r"(?:\([^()\n]*\)[ ]*)?(?:<[^<>\n]*>[ ]*)?(?:class[ ]+|struct[ ]+|fn[ ]+|if not exists[ ]+)?"
+    r"([A-Za-z_$][\w$]*)",
+    re.MULTILINE | re.IGNORECASE,
+)
+_CLOSER = re.compile(r"[})\]]|end\b|else\b|elif\b|except\b|finally\b|catch\b|\{")
+
+
+def units(text: str, syntax: str | None) -> tuple[Unit, ...]:
+    """Part code into units that tile it.
+
+    Args:
+        text: the whole file.
+        syntax: its language, as ``Metadata.syntax``.
+    """
+    module = _parse(text) if syntax == "python" else None
+    if module is not None:
+        return _python_units(text, module)
+    return tuple(_regions(text))
+
+
+def definitions(text: str, syntax: str | None) -> tuple[str, ...]:
+    """Return the names that a file defines, in order of definition, each once, 200 at most."""
+    module = _parse(text) if syntax == "python" else None
+    names = _python_names(module.body) if module is not None else (match[1] for match in _DEFINES.finditer(text))
+    found: dict[str, None] = {}
+    for name in names:
+        found.setdefault(name)
+        if len(found) == MAX_DEFINITIONS:
+            break
+    return tuple(found)
+
+
+def _parse(text: str) -> ast.Module | None:
+    if len(text) > MAX_PARSED:
+        return None
+    try:
+        return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None  # Python 2, a template, a fragment, nesting beyond the parser's stack: read by lines instead.
+
+
+def _python_names(body: Sequence[ast.stmt]) -> Iterator[str]:
+    for statement in body:
+        if isinstance(statement, _Definition):
+            if not statement.name.startswith("__"):
+                yield statement.name
+            if isinstance(statement, ast.ClassDef):
+                yield from _python_names([s for s in statement.body if isinstance(s, _Definition)])
+        elif isinstance(statement, ast.Assign | ast.AnnAssign):
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            yield from (t.id for t in targets if isinstance(t, ast.Name) and not t.id.startswith("__"))
+
+
+def _python_units(text: str, module: ast.Module) -> tuple[Unit, ...]:
+    lines = [0, *(match.end() for match in _LINE_END.finditer(text))]
+
+    def first_line(definition: _Definition, floor: int) -> int:
+        """Return where a definition begins: its decorators and the comment lines directly above belong to it."""
+        line = min([definition.lineno, *(d.lineno for d in definition.decorator_list)]) - 1
+        while line - 1 >= floor and text[lines[line - 1] : lines[line]].lstrip().startswith("#"):
+            line -= 1
+        return lines[line]
+
+    def parts(body: Sequence[ast.stmt], start: int, end: int, breadcrumb: tuple[str, ...]) -> tuple[Unit, ...]:
+        found: list[Unit] = []
+        position, floor = start, bisect_right(lines, start) - 1
+        for i, statement in enumerate(body):
+            if isinstance(statement, _Definition):
+                begin = max(first_line(statement, floor), position)
+                if text[position:begin].strip():
+                    found.append(Unit(position, begin, breadcrumb))
+                    position = begin
+                # Several statements can share a line; a definition then ends where the next line begins.
+                after = lines[statement.end_lineno or statement.lineno] if _has_line(statement, lines) else len(text)
+                after = end if i == len(body) - 1 else min(after, end)
+                name = (*breadcrumb, statement.name)
+                inner = parts(statement.body, position, after, name)
+                found.append(Unit(position, after, name, inner if len(inner) > 1 else ()))
+                position = after
+            floor = statement.end_lineno or statement.lineno
+        if position < end:
+            found.append(Unit(position, end, breadcrumb))
+        return tuple(found)
+
+    return parts(module.body, 0, len(text), ())
+
+
+def _has_line(statement: _Definition, lines: Sequence[int]) -> bool:
+    return (statement.end_lineno or statement.lineno) < len(lines)
+
+
+def _regions(text: str) -> Iterator[Unit]:
+    """Yield regions that begin, after a blank line, with an unindented line that opens something."""
+    start = end = 0
+    for block in paragraph_blocks(text):
+        opens = not text[block.start].isspace() and not _CLOSER.match(text, block.start)
+        if opens and end > start:
+            yield _named(text, start, block.start)
+            start = block.start
+        end = block.end
+    if end > start:
+        yield _named(text, start, len(text))
+
+
+def _named(text: str, start: int, end: int) -> Unit:
+    names = [match[1] for match in _DEFINES.finditer(text, start, end)][:2]
+    return Unit(start, end, (names[0],) if len(names) == 1 else ())
