@@ -23,9 +23,9 @@ from schemas.work import Workspace
 from tasks.contextualize.step import SEPARATOR
 from tasks.lake.lake import Lake, part_path
 from tasks.publish.bm25 import Bm25Index
-from tasks.publish.candidate import open_store
 from tasks.publish.catalog import catalog_folder, identify, read_arrow, read_catalog
 from tasks.publish.lexical import bm25_folder
+from tasks.publish.milvus import open_milvus
 from tasks.publish.passages import passages_folder
 
 
@@ -139,7 +139,7 @@ def _distinct_terms(lake: Lake, snapshot: Snapshot) -> dict[str, int]:
 
 def _milvus(space: Workspace, lake: Lake, snapshot: Snapshot) -> tuple[bool, str]:
     wanted = set(read_catalog(lake, snapshot.catalog, "chunks", ["chunk_id"])["chunk_id"].to_list())
-    store = open_store(space, lake, snapshot.vectors)
+    store = open_milvus(space.config.milvus, lake, snapshot.vectors)
     try:
         held = set(store.ids())
     finally:
