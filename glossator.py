@@ -160,6 +160,7 @@ def ask(
 ) -> None:
     """Answer a question with quotes from the documents, each with its source."""
     from query.extractive import answer
+
     from query.opening import open_retriever
 
     door = Door(collection, config, assignments)
@@ -244,9 +245,10 @@ def evaluate(
     json: JsonOption = False,
 ) -> None:
     """Score the published index with golden questions: recall of hybrid, dense and BM25 search."""
-    from query.console import show_scores
     from query.golden import evaluate as score
     from query.golden import read_golden
+
+    from query.console import show_scores
     from query.opening import open_retriever
 
     door = Door(collection, config, assignments)
