@@ -6,12 +6,20 @@ lake, and it is told to be quiet and to call nobody.
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 
 
 def prepare_prefect(home: Path) -> None:
-    """Set defaults in the environment; what the user has set stays."""
+    """Set defaults in the environment; what the user has set stays.
+
+    Args:
+        home: Prefect's own folder; made here, since Prefect makes no parents and its server then dies.
+    """
+    home.mkdir(parents=True, exist_ok=True)
+    # bm25s logs each build at DEBUG, and Prefect's handler on the root logger would print it.
+    logging.getLogger("bm25s").setLevel(logging.ERROR)
     defaults = {
         "DO_NOT_TRACK": "1",
         "PREFECT_HOME": str(home),
@@ -19,7 +27,7 @@ def prepare_prefect(home: Path) -> None:
         "PREFECT_LOGGING_TO_API_ENABLED": "false",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "60",
-        "PREFECT_SERVER_LOGGING_LEVEL": "ERROR",
+        "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
     }
     for name, value in defaults.items():
         os.environ.setdefault(name, value)

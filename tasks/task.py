@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from prefect import Task, task
+from prefect import Task
 from prefect.cache_policies import CachePolicy
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.context import TaskRunContext
@@ -74,7 +74,7 @@ class WholePolicy(CachePolicy):
         return record
 
 
-def _worth_retrying(task: Task[..., Any], run: TaskRun, state: State[Any]) -> bool:
+def _worth_retrying(_: Task[..., Any], run: TaskRun, state: State[Any]) -> bool:
     failure = state.result(raise_on_failure=False)
     return isinstance(failure, TransientError)
 
@@ -97,7 +97,7 @@ def stage_task(step: Step, space: Workspace) -> TaskOfRefs:
         return [step.run(space, job, *refs) for job, *refs in zip(jobs, *upstream, strict=True)]
 
     options = _options(space.config.run, records_folder(space))
-    return task(run, name=step.stage, cache_policy=PartsPolicy(step=step), **options)
+    return Task(run, name=step.stage, cache_policy=PartsPolicy(step=step), **options)
 
 
 def whole_task(whole: Whole, space: Workspace) -> TaskOfKey:
@@ -107,4 +107,4 @@ def whole_task(whole: Whole, space: Workspace) -> TaskOfKey:
         return whole.compute(space, *arguments)
 
     options = _options(space.config.run, records_folder(space))
-    return task(run, name=whole.name, cache_policy=WholePolicy(whole=whole), **options)
+    return Task(run, name=whole.name, cache_policy=WholePolicy(whole=whole), **options)

@@ -135,9 +135,7 @@ def _read_pages(document: Any) -> tuple[list[Page], list[list[Table]], set[int]]
 
 
 def _outline(document: Any) -> list[OutlineEntry]:
-    return [
-        OutlineEntry(level, title, page - 1) for level, title, page in document.get_toc(simple=True) if page >= 1
-    ]
+    return [OutlineEntry(level, title, page - 1) for level, title, page in document.get_toc(simple=True) if page >= 1]
 
 
 def _catalog_language(document: Any) -> str | None:
@@ -224,7 +222,9 @@ class _Writer:
         if level is not None:
             self._put("#" * level + " ")
         else:
-            texts[0] = _MARKUP.sub(r"\1\\\2", _BULLET.sub("- ", texts[0], count=1) if _BULLET.match(texts[0]) else texts[0])
+            texts[0] = _MARKUP.sub(
+                r"\1\\\2", _BULLET.sub("- ", texts[0], count=1) if _BULLET.match(texts[0]) else texts[0]
+            )
         for index, placed in enumerate(block.lines):
             self._begin(placed.page)
             text = texts[index]

@@ -147,7 +147,8 @@ def _line_pitch(lines: Sequence[Line]) -> float:
     steps = [
         (below.middle - above.middle) / above.size
         for above, below in zip(lines, lines[1:], strict=False)
-        if abs(below.size - above.size) < 0.1 * above.size and 0.5 * above.size < below.middle - above.middle < 2.5 * above.size
+        if abs(below.size - above.size) < 0.1 * above.size
+        and 0.5 * above.size < below.middle - above.middle < 2.5 * above.size
     ]
     return min(1.9, max(1.0, statistics.median_low(steps))) if len(steps) >= 2 else 1.4
 
@@ -185,7 +186,12 @@ def _goes_on(block: Block, following: Block) -> bool:
     room = (right - last.x1) / max(1.0, right - left)
     if room > 0.2:
         return False
-    return room < 0.05 or first.text[0].islower() or last.text[-1] in "-\u2010,，、" or (is_cjk(first.text[0]) and is_cjk(last.text[-1]))
+    return (
+        room < 0.05
+        or first.text[0].islower()
+        or last.text[-1] in "-\u2010,，、"
+        or (is_cjk(first.text[0]) and is_cjk(last.text[-1]))
+    )
 
 
 def joint(above: str, below: str, soft_hyphen: bool, known: Iterable[str]) -> tuple[int, str]:

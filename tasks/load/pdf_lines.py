@@ -218,9 +218,7 @@ def _repeated_ends(pages: Sequence[Page], repeats: int) -> set[tuple[int, Line]]
         for line, neighbour in ((ordered[0], ordered[1]), (ordered[-1], ordered[-2])):
             if abs(line.middle - neighbour.middle) > 0.5 * line.size:
                 ends[line is ordered[0], _DIGITS.sub("#", line.text)].append((number, line))
-    return {
-        place for found in ends.values() if len(found) >= max(repeats, 0.5 * len(pages)) for place in found
-    }
+    return {place for found in ends.values() if len(found) >= max(repeats, 0.5 * len(pages)) for place in found}
 
 
 def _in_margin(line: Line, page: Page) -> bool:

@@ -171,15 +171,15 @@ def _aligned(run: Sequence[Row]) -> str | None:
     if len(wide) < _MIN_ROWS:
         return None
     most = max(len(row.cells) for row in wide)
-    intervals = _merge(
-        (cell.x0, cell.x1) for row in wide if len(row.cells) >= max(2, 0.6 * most) for cell in row.cells
-    )
+    intervals = _merge((cell.x0, cell.x1) for row in wide if len(row.cells) >= max(2, 0.6 * most) for cell in row.cells)
     if len(intervals) < 2:
         return None
     grid = [[""] * len(intervals) for _ in run]
     for line, row in zip(grid, run, strict=True):
         for cell in row.cells:
-            for column in _columns_of(cell, intervals, spread=not _NUMBER.fullmatch(cell.text) and cell is not row.cells[0]):
+            for column in _columns_of(
+                cell, intervals, spread=not _NUMBER.fullmatch(cell.text) and cell is not row.cells[0]
+            ):
                 line[column] = f"{line[column]} {cell.text}".strip()
     grid = _without_broken_labels(_without_continuations(grid, run))
     values = [cell for line in grid for cell in line[1:] if cell]

@@ -7,6 +7,7 @@ What filters ask for stands in typed columns; texts stay in the passages.
 from __future__ import annotations
 
 import logging
+import logging.config
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -47,10 +48,11 @@ class MilvusStore:
         Raises:
             TransientError: the server is unreachable, or another process holds the folder.
         """
+        _import_pymilvus()
+        _quiet()
         from pymilvus import MilvusClient
         from pymilvus.exceptions import MilvusException
 
-        _quiet()
         self.ref = ref
         self._config = config
         self._local = not config.uri
@@ -198,6 +200,20 @@ def _unreachable(uri: str, local: bool, error: Exception) -> TransientError:
             hint="wait for the other glossator command to end, then try again",
         )
     return TransientError(f"cannot reach Milvus at {uri}: {error}", hint="check milvus.uri and that the server runs")
+
+
+def _import_pymilvus() -> None:
+    """Import pymilvus without letting it reconfigure the logging of the whole process.
+
+    On import it calls ``logging.config.dictConfig``, which closes everybody's handlers: Prefect's then waits five
+    seconds for its queue and never logs again.
+    """
+    configure = logging.config.dictConfig
+    logging.config.dictConfig = lambda config: None  # type: ignore[assignment]
+    try:
+        import pymilvus  # noqa: F401
+    finally:
+        logging.config.dictConfig = configure
 
 
 def _quiet() -> None:
