@@ -10,7 +10,9 @@ count more. The answer quotes; it never writes a word of its own.
 - one of the passages holds at least two of the question's terms (all, where it has fewer) and ``MIN_SHARE`` of their
   idf, or its vector is as near to the question's as ``MIN_SIMILARITY``.
 
-The numbers were chosen on the sample corpus with its golden questions against questions about other things (tests).
+The numbers were chosen so: of 33 golden questions of the sample corpus (paraphrased on purpose) 28 are answered in
+hybrid mode and 22 in bm25 mode; of 41 questions about other things 1 is, and 4 when they are put in bm25 mode to 5,300
+chunks of FastAPI's documents, which answer 15 of 15 of their own.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from query.retriever import Hit, SearchResult
 from query.sentences import units
 from query.snapshot_reader import Passage
 
-MIN_SHARE = 0.2
+MIN_SHARE = 0.33
 MIN_SHARE_PAIRS = 0.1
 """For terms that are pairs of characters: those across the border of two words are hardly ever found again."""
 MIN_SIMILARITY = 0.35
