@@ -107,7 +107,7 @@ def _collect(headings: list[Heading], page: int) -> Callable[..., None]:
 
 def single_column(_page: int) -> list[pymupdf.Rect]:
     """Give one wide box, below the running header and above the footer."""
-    return [(*PAPER, MARGIN, 78, -MARGIN, -78)]
+    return [PAPER + (MARGIN, 78, -MARGIN, -78)]
 
 
 def put(
@@ -180,7 +180,7 @@ def make_manual(path: Path) -> None:
 def manual_boxes(page: int) -> list[pymupdf.Rect]:
     """Leave room at the foot of the first page for the drawing."""
     (box,) = single_column(page)
-    return [(*box, 0, 0, 0, -174)] if page == 0 else [box]
+    return [box + (0, 0, 0, -174)] if page == 0 else [box]
 
 
 def draw_gauge(page: pymupdf.Page) -> None:
@@ -240,7 +240,7 @@ def article_boxes(page: int) -> list[pymupdf.Rect]:
 def draw_curves(page: pymupdf.Page, box: pymupdf.Rect) -> None:
     """Plot a made-up flood tide, with and without the swing of a ferry."""
     page.draw_rect(box, color=GREY, width=0.5)
-    inner = (*box, 8, 10, -8, -10)
+    inner = box + (8, 10, -8, -10)
     raw = list(curve(inner, swing=17.0))
     page.draw_polyline(raw, color=(0.65, 0.70, 0.74), width=0.9)
     page.draw_polyline(list(curve(inner, swing=0.0)), color=BLUE, width=1.5)
@@ -308,7 +308,7 @@ def draw_row(page: pymupdf.Page, y: float, line: str) -> float:
         page.draw_rect(bar, color=BLUE, fill=PALE, width=0.6)
         put(page, (bar.x0 + 6, y + 14.5), line[2:], 10, "hebo", BLUE)
         return y + ROW_HEIGHT
-    cells = ([*line.split("\t"), "", ""])[:3]
+    cells = (line.split("\t") + ["", ""])[:3]
     for index, text in enumerate(cells):
         cell = (COLUMNS[index], y, COLUMNS[index + 1], y + ROW_HEIGHT)
         page.draw_rect(cell, color=GREY, width=0.5)

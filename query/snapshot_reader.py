@@ -8,6 +8,7 @@ when first needed. All files are memory-mapped: opening takes milliseconds, and 
 from __future__ import annotations
 
 import datetime as dt
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -17,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from schemas.errors import UsageError
 from schemas.snapshot import Snapshot
 from schemas.tables import CATALOG_CHUNKS, CATALOG_DOCUMENTS, PASSAGE_CHUNKS, PASSAGE_DOCUMENTS, PASSAGE_PARENTS
 from tasks.lake.lake import Corrupt, Lake
@@ -152,6 +154,22 @@ class SnapshotReader:
             else:
                 high = middle
         return low if low < len(self._ids) and self._ids[low].as_py() == chunk_id else None
+
+    def find(self, prefix: str) -> Passage:
+        """Return the passage whose id begins with ``prefix``.
+
+        Raises:
+            UsageError: none does, or several do.
+        """
+        row = bisect_left(range(self.size), prefix, key=self.chunk_id)
+        matches = [number for number in range(row, min(row + 2, self.size)) if self.chunk_id(number).startswith(prefix)]
+        if not prefix or not matches:
+            raise UsageError(
+                f"no chunk {prefix!r} in snapshot {self.snapshot.id[:12]}", hint="`glossator search` prints ids"
+            )
+        if len(matches) > 1:
+            raise UsageError(f"several chunks begin with {prefix!r}", hint="give more of the id")
+        return self.passage(matches[0])
 
     def chunk_id(self, row: int) -> str:
         """Return the id of the chunk of a row."""

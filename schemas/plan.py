@@ -34,6 +34,19 @@ class SourceSummary(Record):
     hashed: int
 
 
+class PlanSummary(Record):
+    """What ``index --dry-run --json`` prints."""
+
+    collection: str
+    documents: ChangeCounts
+    sources: tuple[SourceSummary, ...]
+    shards: int
+    shards_to_build: int
+    bytes_to_load: int
+    migrates: tuple[Stage, ...]
+    failed: tuple[Failure, ...]
+
+
 class Plan(Record):
     """Everything a run needs to know.
 
@@ -64,3 +77,16 @@ class Plan(Record):
     def nothing_to_do(self) -> bool:
         """True when the published snapshot is what this plan would make."""
         return not self.jobs and self.parent is not None
+
+    def summary(self) -> PlanSummary:
+        """Return what a person wants to know of it."""
+        return PlanSummary(
+            collection=self.workspace.collection,
+            documents=self.counts,
+            sources=self.sources,
+            shards=self.shards,
+            shards_to_build=len(self.jobs),
+            bytes_to_load=self.bytes,
+            migrates=self.migrates,
+            failed=self.failures,
+        )

@@ -73,6 +73,9 @@ class SentenceEncoder:
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         import torch
         from sentence_transformers import SentenceTransformer
+        from transformers.utils.logging import disable_progress_bar
+
+        disable_progress_bar()
 
         self._files = files
         self._config = config

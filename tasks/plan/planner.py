@@ -55,6 +55,19 @@ class _Found:
     sizes: dict[str, int] = field(default_factory=dict)
 
 
+def workspace(lake: Lake, config: Config, listed: Sequence[SourceSpec] = ()) -> Workspace:
+    """Return what every step of a run is given."""
+    model = stamp_model(lake, config)
+    sources = {spec.name: spec for spec in (*list_sources(lake), *listed)}
+    return Workspace(
+        lake=lake.root,
+        config=config,
+        model=model,
+        sources=tuple(spec for _, spec in sorted(sources.items())),
+        stages=stage_digests(config, model),
+    )
+
+
 def make_plan(lake: Lake, config: Config, listed: Sequence[SourceSpec], options: PlanOptions | None = None) -> Plan:
     """Plan a run over some sources; documents of all others are carried over.
 
@@ -63,14 +76,12 @@ def make_plan(lake: Lake, config: Config, listed: Sequence[SourceSpec], options:
             redone without ``migrate``. Nothing was changed.
     """
     options = options or PlanOptions()
-    model = stamp_model(lake, config)
-    stages = stage_digests(config, model)
+    space = workspace(lake, config, listed)
+    stages = space.stages
     flip = lake.current_flip()
     snapshot = lake.read_snapshot(flip.snapshot) if flip else None
     recorded = {spec.name: spec for spec in list_sources(lake)}
     new = tuple(spec for spec in listed if spec.name not in recorded)
-    everything = tuple(sorted((recorded | {spec.name: spec for spec in listed}).values(), key=lambda spec: spec.name))
-    space = Workspace(lake=lake.root, config=config, model=model, sources=everything, stages=stages)
 
     published = _published(lake, snapshot)
     found = _look(space, lake, listed, published)

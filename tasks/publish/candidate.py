@@ -22,7 +22,7 @@ from tasks.plan.registry import record_source
 from tasks.publish.bm25 import Bm25Index
 from tasks.publish.catalog import identify, read_arrow, read_catalog
 from tasks.publish.lexical import bm25_folder
-from tasks.publish.milvus import SCHEMA_VERSION, MilvusStore, collection_name
+from tasks.publish.milvus import SCHEMA_VERSION, collection_name, open_milvus
 from tasks.publish.passages import passages_folder
 
 EPOCH = dt.date(1970, 1, 1)
@@ -46,17 +46,12 @@ def vector_store(space: Workspace) -> VectorStoreRef:
     )
 
 
-def open_store(space: Workspace, lake: Lake, ref: VectorStoreRef) -> MilvusStore:
-    """Open the Milvus collection of a snapshot."""
-    return MilvusStore(space.config.milvus, lake.storage.local("milvus.db"), ref)
-
-
 def insert_vectors(
     space: Workspace, lake: Lake, parent: Snapshot | None, passages: Sequence[PartRef], catalog: str
 ) -> int:
     """Insert the rows that the parent's collection does not have; return how many."""
     ref = vector_store(space)
-    store = open_store(space, lake, ref)
+    store = open_milvus(space.config.milvus, lake, ref)
     try:
         store.ensure()
         known = _known_ids(lake, parent, ref)
@@ -146,7 +141,7 @@ def verify(space: Workspace, lake: Lake, snapshot: Snapshot, built: frozenset[in
     index = Bm25Index.open(lake.open_folder(bm25_folder(snapshot.bm25)))
     if index.size != chunks.height:
         raise PublishRefused(f"BM25 holds {index.size} chunks, the passages {chunks.height}", hint="glossator doctor")
-    store = open_store(space, lake, snapshot.vectors)
+    store = open_milvus(space.config.milvus, lake, snapshot.vectors)
     try:
         changed = chunks.filter(pl.col("shard").is_in(sorted(built)))["chunk_id"].to_list()
         missing = set(changed) - store.present(changed)

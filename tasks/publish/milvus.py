@@ -18,10 +18,16 @@ import numpy.typing as npt
 from schemas.config import MilvusConfig
 from schemas.errors import GlossatorError, TransientError
 from schemas.snapshot import VectorStoreRef
+from tasks.lake.lake import Lake
 
 SCHEMA_VERSION = 1
 _COLUMN_BYTES = 256
 _IDS_PER_QUERY = 1_000
+
+
+def open_milvus(config: MilvusConfig, lake: Lake, ref: VectorStoreRef) -> MilvusStore:
+    """Open the Milvus collection of a snapshot: on a server, or embedded in the lake."""
+    return MilvusStore(config, lake.storage.local("milvus.db"), ref)
 
 
 def collection_name(collection: str, identity: str) -> str:
@@ -195,5 +201,6 @@ def _unreachable(uri: str, local: bool, error: Exception) -> TransientError:
 
 
 def _quiet() -> None:
-    for name in ("pymilvus", "milvus_lite", "faiss"):
+    # Milvus Lite logs a traceback for each optional call that it lacks; errors reach us as exceptions anyway.
+    for name in ("pymilvus", "milvus_lite", "faiss", "grpc", "grpc._server"):
         logging.getLogger(name).setLevel(logging.CRITICAL)

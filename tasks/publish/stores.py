@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from schemas.identity import digest
 from schemas.snapshot import PartRef, Snapshot
 from schemas.work import Workspace
-from tasks.publish.candidate import insert_vectors, open_store, vector_store
+from tasks.publish.candidate import insert_vectors, vector_store
 from tasks.publish.catalog import catalog_folder, catalog_key, read_catalog, write_catalog
 from tasks.publish.lexical import bm25_folder, bm25_key, write_bm25
+from tasks.publish.milvus import open_milvus
 from tasks.step import Whole, lake_of
 
 Refs = Sequence[PartRef]
@@ -45,7 +46,7 @@ def _vectors_exist(space: Workspace, key: str) -> bool:
     lake = lake_of(space)
     if not lake.storage.exists(_receipt(key)):
         return False
-    store = open_store(space, lake, vector_store(space))
+    store = open_milvus(space.config.milvus, lake, vector_store(space))
     try:
         rows = read_catalog(lake, lake.read_json(_receipt(key))["catalog"], "chunks", ["row"]).height
         return store.exists() and store.count() >= rows

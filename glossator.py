@@ -1,0 +1,288 @@
+"""The command line: the one door for a person.
+
+Each command is a few lines: resolve places and config, call the code that does it, show the result. Imports are
+inside the commands, so that ``--help`` and "nothing to do" need neither Prefect nor torch.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+
+from schemas.config import Config, read_config
+from schemas.errors import ExitCode, GlossatorError, UsageError
+from tasks.lake.home import Home, find_home
+
+if TYPE_CHECKING:
+    from schemas.plan import Plan
+    from schemas.report import IndexReport
+    from tasks.lake.lake import Lake
+    from tasks.plan.planner import PlanOptions
+
+app = typer.Typer(
+    name="glossator",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    help="Index documents for retrieval, and ask them. Vectors, BM25 and passages are published by one pointer.",
+)
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+CollectionOption = Annotated[str | None, typer.Option("--collection", "-c", help="Collection; default: default.")]
+ConfigOption = Annotated[Path | None, typer.Option("--config", help="Configuration file; default: glossator.toml.")]
+SetOption = Annotated[list[str] | None, typer.Option("--set", help="Set one value: section.key=value. Repeatable.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+ModeOption = Annotated[Literal["hybrid", "dense", "bm25"], typer.Option("--mode", help="Sides to search.")]
+
+
+class Door:
+    """Places and config of one call."""
+
+    def __init__(self, collection: str | None, config: Path | None, assignments: Sequence[str] | None) -> None:
+        self.home: Home = find_home()
+        sets = list(assignments or [])
+        if collection is not None:
+            sets.append(f"collection={collection}")
+        self.config: Config = read_config(file=config or self.home.config, assignments=sets)
+
+    def lake(self) -> Lake:
+        """Open the lake of the collection."""
+        from tasks.lake.lake import Lake
+
+        return Lake(self.home.lake, self.config.collection)
+
+
+def _json(value: Any) -> None:
+    """Print a pydantic model, a dataclass or plain data as JSON."""
+    from pydantic import TypeAdapter
+
+    sys.stdout.write(TypeAdapter(Any).dump_json(value, indent=2, fallback=str).decode() + "\n")
+
+
+@app.command()
+def index(
+    src: Annotated[str | None, typer.Argument(help="Folder to index; default: all recorded sources.")] = None,
+    source: Annotated[str | None, typer.Option(help="Name of the source; default: the folder's.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")] = False,
+    migrate: Annotated[bool, typer.Option("--migrate", help="Redo unchanged documents after a config change.")] = False,
+    allow_deletes: Annotated[int, typer.Option(help="Deletions to allow beyond the guard.")] = 0,
+    runner: Annotated[Literal["prefect", "plain"] | None, typer.Option(help="Who runs the tasks.")] = None,
+    collection: CollectionOption = None,
+    config: ConfigOption = None,
+    assignments: SetOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Index a folder: what is new or changed is embedded, and all of it published at once."""
+    from flows.index import describe, quarantine
+    from tasks.plan.planner import PlanOptions, make_plan
+    from tasks.plan.registry import list_sources, resolve_source
+
+    sets = [*(assignments or []), *([f"run.runner={runner}"] if runner else [])]
+    door = Door(collection, config, sets)
+    lake = door.lake()
+    specs = [resolve_source(lake, src, source)] if src is not None else list_sources(lake)
+    if not specs:
+        raise UsageError(f"collection {lake.collection!r} has no source yet", hint="run `glossator index FOLDER`")
+    options = PlanOptions(migrate=migrate, allow_deletes=allow_deletes)
+    plan = make_plan(lake, door.config, specs, options)
+    if dry_run:
+        from flows.console import show_plan
+
+        _json(plan.summary()) if json else show_plan(out, plan)
+        return
+    if plan.nothing_to_do:
+        quarantine(lake, plan)
+        report = describe(lake, plan)
+    else:
+        report = _run(door, plan, options, quiet=json)
+    from flows.console import show_report
+
+    _json(report) if json else show_report(out, report)
+    if report.failed:
+        raise typer.Exit(ExitCode.QUARANTINED)
+
+
+def _run(door: Door, plan: Plan, options: PlanOptions, *, quiet: bool) -> IndexReport:
+    from flows.bars import Bars
+    from flows.prefect_home import prepare_prefect
+
+    reason = f"index {', '.join(source.name for source in plan.sources)}"
+    with Bars(Console(stderr=True, quiet=quiet), len(plan.jobs)):
+        if door.config.run.runner == "plain":
+            from flows.index import index as run_index
+            from flows.runner import PlainRunner
+
+            return run_index(PlainRunner(), plan, options, reason)
+        prepare_prefect(door.home.root / "data" / "prefect")
+        from flows.index_flow import index_with_prefect
+
+        return index_with_prefect(plan, options, reason)
+
+
+@app.command()
+def search(
+    question: Annotated[str, typer.Argument(help="What to look for, in words.")],
+    k: Annotated[int, typer.Option("-k", min=1, help="Passages to return.")] = 5,
+    mode: ModeOption = "hybrid",
+    collection: CollectionOption = None,
+    config: ConfigOption = None,
+    assignments: SetOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Find the passages that fit a question best."""
+    from query.opening import open_retriever
+
+    door = Door(collection, config, assignments)
+    result = open_retriever(door.lake(), door.config).search(question, k, mode)
+    if json:
+        _json(result)
+    else:
+        from query.console import show_hits
+
+        show_hits(out, result)
+
+
+@app.command()
+def ask(
+    question: Annotated[str, typer.Argument(help="A question, English or Chinese.")],
+    k: Annotated[int, typer.Option("-k", min=1, help="Passages to answer from.")] = 8,
+    collection: CollectionOption = None,
+    config: ConfigOption = None,
+    assignments: SetOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Answer a question with quotes from the documents, each with its source."""
+    from query.extractive import answer
+
+    from query.opening import open_retriever
+
+    door = Door(collection, config, assignments)
+    retriever = open_retriever(door.lake(), door.config)
+    result = retriever.search(question, k)
+    found = answer(retriever, result)
+    if json:
+        _json(found)
+    else:
+        from query.console import show_answer
+
+        show_answer(out, found)
+
+
+@app.command()
+def show(
+    chunk_id: Annotated[str, typer.Argument(help="A chunk's id, as search prints it; its beginning is enough.")],
+    collection: CollectionOption = None,
+    config: ConfigOption = None,
+    assignments: SetOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Show a chunk in its document: text, span, page, heading path, context."""
+    from query.opening import open_reader
+
+    door = Door(collection, config, assignments)
+    passage = open_reader(door.lake()).find(chunk_id)
+    if json:
+        _json(passage)
+    else:
+        from query.console import show_passage
+
+        show_passage(out, passage)
+
+
+@app.command()
+def status(
+    collection: CollectionOption = None,
+    config: ConfigOption = None,
+    assignments: SetOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Show what is published, from which sources, and what is quarantined."""
+    from flows.console import show_status
+    from flows.status import read_status
+
+    door = Door(collection, config, assignments)
+    report = read_status(door.lake())
+    _json(report) if json else show_status(out, report)
+
+
+@app.command()
+def doctor(
+    collection: CollectionOption = None,
+    config: ConfigOption = None,
+    assignments: SetOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Check every invariant of the published snapshot. Exit code 1 when one does not hold."""
+    from flows.console import show_findings
+    from tasks.plan.planner import workspace
+    from tasks.publish.doctor import examine
+
+    door = Door(collection, config, assignments)
+    lake = door.lake()
+    snapshot = lake.current_snapshot()
+    if snapshot is None:
+        raise UsageError(f"collection {lake.collection!r} is empty", hint="run `glossator index FOLDER` first")
+    findings = list(examine(workspace(lake, door.config), lake, snapshot))
+    _json(findings) if json else show_findings(out, snapshot, findings)
+    if not all(finding.ok for finding in findings):
+        raise typer.Exit(ExitCode.FAILED)
+
+
+@app.command()
+def evaluate(
+    golden: Annotated[Path, typer.Argument(help="Golden questions: JSON lines with question, source and quote.")],
+    k: Annotated[int, typer.Option("-k", min=1, help="Passages per question.")] = 5,
+    collection: CollectionOption = None,
+    config: ConfigOption = None,
+    assignments: SetOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Score the published index with golden questions: recall of hybrid, dense and BM25 search."""
+    from query.golden import evaluate as score
+    from query.golden import read_golden
+
+    from query.console import show_scores
+    from query.opening import open_retriever
+
+    door = Door(collection, config, assignments)
+    scores = score(open_retriever(door.lake(), door.config), read_golden(golden), k=k)
+    _json(scores) if json else show_scores(out, scores)
+
+
+def main() -> None:
+    """Run the command line; translate errors into one line and an exit code."""
+    import click
+
+    try:
+        code = app(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        code = ExitCode.USAGE
+    except (click.Abort, KeyboardInterrupt):
+        err.print("glossator: interrupted; what is done so far is kept")
+        code = 130
+    except GlossatorError as error:
+        for line in str(error).split("\n"):
+            err.print(f"glossator: {line}", markup=False, soft_wrap=True)
+        code = error.exit_code
+    except BrokenPipeError:  # `glossator search … | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = ExitCode.DONE
+    except Exception as error:
+        if os.environ.get("GLOSSATOR_DEBUG"):
+            raise
+        what = f"{type(error).__name__}: {error}"
+        err.print(f"glossator: unexpected {what} -> GLOSSATOR_DEBUG=1 shows where", markup=False, soft_wrap=True)
+        code = ExitCode.FAILED
+    raise SystemExit(code or ExitCode.DONE)
+
+
+if __name__ == "__main__":
+    main()

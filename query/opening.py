@@ -1,0 +1,62 @@
+"""Open a retriever on what is published: the snapshot that the newest flip names, with its own model."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from query.retriever import Retriever
+from query.snapshot_reader import SnapshotReader
+from schemas.config import Config
+from schemas.errors import UsageError
+from schemas.snapshot import Snapshot
+from tasks.embed.encoder import open_encoder
+from tasks.embed.model import locate_model
+from tasks.embed.tokenizer import open_tokenizer
+from tasks.lake.lake import Lake
+from tasks.plan.stages import stamp_model
+from tasks.publish.milvus import MilvusStore, open_milvus
+
+
+def open_reader(lake: Lake) -> SnapshotReader:
+    """Open the published snapshot.
+
+    Raises:
+        UsageError: nothing was published yet.
+    """
+    flip = lake.current_flip()
+    if flip is None:
+        raise UsageError(
+            f"collection {lake.collection!r} in {lake.root} is empty", hint="run `glossator index FOLDER` first"
+        )
+    return SnapshotReader(lake, flip.snapshot)
+
+
+def open_retriever(lake: Lake, config: Config) -> Retriever:
+    """Open a retriever; model and vector store are opened when a search first needs them."""
+    reader = open_reader(lake)
+    snapshot = reader.snapshot
+    config = _with_model_of(lake, config, snapshot)
+    files = locate_model(config.embed.model)
+    return Retriever(
+        reader,
+        partial(_store, lake, config, snapshot),
+        partial(open_encoder, files, config.embed),
+        partial(open_tokenizer, files),
+        config.search,
+    )
+
+
+def _store(lake: Lake, config: Config, snapshot: Snapshot) -> MilvusStore:
+    return open_milvus(config.milvus, lake, snapshot.vectors)
+
+
+def _with_model_of(lake: Lake, config: Config, snapshot: Snapshot) -> Config:
+    """Return the config with the snapshot's model: vectors of another one cannot be compared with its own."""
+    embed = config.embed.model_copy(update={"model": snapshot.vectors.model})
+    config = config.model_copy(update={"embed": embed})
+    if stamp_model(lake, config).identity != snapshot.vectors.model_identity:
+        raise UsageError(
+            f"the model {snapshot.vectors.model} or its prompts are not those that the index was made with",
+            hint="set embed.query_prompt and embed.passage_prompt back, or run `glossator index --migrate`",
+        )
+    return config

@@ -1,0 +1,157 @@
+"""The doctor: does the published snapshot hold what it promises? One finding per invariant, in words.
+
+1. Every file of it is there and is what its checksum says.
+2. Milvus, BM25 and passages hold the same visible chunks.
+3. ``text[start:end]`` is the chunk, for every chunk: context, chunk and metadata give back the chunk's id.
+4. The rows of BM25 are the chunks of the catalog, in its order.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+import polars as pl
+import pyarrow.parquet as pq
+
+from schemas.errors import GlossatorError
+from schemas.identity import chunk_id, embedded_digest
+from schemas.rows import metadata_of
+from schemas.snapshot import PartRef, Record, Snapshot
+from schemas.work import Workspace
+from tasks.contextualize.step import SEPARATOR
+from tasks.lake.lake import Lake, part_path
+from tasks.publish.bm25 import Bm25Index
+from tasks.publish.catalog import catalog_folder, identify, read_arrow, read_catalog
+from tasks.publish.lexical import bm25_folder
+from tasks.publish.milvus import open_milvus
+from tasks.publish.passages import passages_folder
+
+
+class Finding(Record):
+    """One invariant, whether it holds, and what mends it."""
+
+    check: str
+    ok: bool
+    message: str
+    remedy: str = ""
+
+
+def examine(space: Workspace, lake: Lake, snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield a finding per invariant of a snapshot. Reads everything once; writes nothing."""
+    for check, remedy, look in (
+        ("files", "run `glossator index` again: what is damaged is computed anew", _files),
+        ("spans", "report it: an index must never hold such a row", _spans),
+        ("bm25", "delete its folder and run `glossator index` again", _bm25),
+        ("milvus", "run `glossator index` again", _milvus),
+        ("identity", "report it: the contents are not those of the snapshot's id", _identity),
+    ):
+        try:
+            problem, message = look(space, lake, snapshot)
+        except GlossatorError as error:
+            problem, message = True, str(error)
+        yield Finding(check=check, ok=not problem, message=message, remedy=remedy if problem else "")
+
+
+def _files(space: Workspace, lake: Lake, snapshot: Snapshot) -> tuple[bool, str]:
+    folders = [
+        catalog_folder(snapshot.catalog),
+        bm25_folder(snapshot.bm25),
+        *(passages_folder(ref.key) for ref in snapshot.parts["passages"]),
+    ]
+    for folder in folders:
+        lake.open_folder(folder, verify=True)
+    parts = [ref for stage, refs in snapshot.parts.items() if stage != "passages" for ref in refs]
+    missing = [ref for ref in parts if not lake.storage.exists(part_path(ref.stage, ref.key))]
+    for ref in parts:
+        if ref not in missing:
+            lake.read_part(
+                ref.stage, ref.key, columns=[pq.read_schema(lake.storage.local(part_path(ref.stage, ref.key))).names[0]]
+            )
+    if missing:
+        return (
+            True,
+            f"{len(missing)} of {len(parts)} parts are missing, the first is {missing[0].stage} {missing[0].key}",
+        )
+    return False, f"{len(folders)} folders and {len(parts)} parts are whole"
+
+
+def _spans(space: Workspace, lake: Lake, snapshot: Snapshot) -> tuple[bool, str]:
+    wrong: list[str] = []
+    total = 0
+    for ref in snapshot.parts["passages"]:
+        for uri, start, end, good in _recomputed(lake, ref):
+            total += 1
+            if not good:
+                wrong.append(f"{uri}[{start}:{end}]")
+    if wrong:
+        return True, f"{len(wrong)} of {total} chunks are not their document's text, the first is {wrong[0]}"
+    return False, f"text[start:end] is the chunk for all {total} chunks"
+
+
+def _recomputed(lake: Lake, ref: PartRef) -> Iterator[tuple[str, int, int, bool]]:
+    """Derive the id of each chunk from the stored text, span, context and metadata, and compare."""
+    folder = lake.open_folder(passages_folder(ref.key))
+    documents = read_arrow(folder / "documents.arrow").to_dicts()
+    seen: Counter[tuple[int, str]] = Counter()
+    for row in read_arrow(folder / "chunks.arrow").sort("document", "index").iter_rows(named=True):
+        document = documents[row["document"]]
+        chunk = document["text"][row["start"] : row["end"]]
+        embedded = f"{row['context']}{SEPARATOR}{chunk}" if row["context"] else chunk
+        occurrence = seen[row["document"], embedded]
+        seen[row["document"], embedded] += 1
+        good = (
+            row["embedded_digest"] == embedded_digest(embedded)
+            and row["chunk_id"] == chunk_id(document["doc_id"], embedded, metadata_of(document), occurrence)
+            and 0 <= row["start"] < row["end"] <= len(document["text"])
+        )
+        yield document["uri"], row["start"], row["end"], good
+
+
+def _bm25(space: Workspace, lake: Lake, snapshot: Snapshot) -> tuple[bool, str]:
+    index = Bm25Index.open(lake.open_folder(bm25_folder(snapshot.bm25)))
+    chunks = read_catalog(lake, snapshot.catalog, "chunks", ["shard", "row"])
+    if index.size != chunks.height:
+        return True, f"BM25 holds {index.size} chunks, the catalog {chunks.height}"
+    expected = _distinct_terms(lake, snapshot)
+    digests = {
+        ref.shard: read_arrow(lake.open_folder(passages_folder(ref.key)) / "chunks.arrow", ["embedded_digest"])[
+            "embedded_digest"
+        ]
+        for ref in snapshot.parts["passages"]
+    }
+    wanted = np.array([expected[digests[shard][row]] for shard, row in chunks.iter_rows()], dtype=np.int64)
+    wrong = int((index.distinct_terms() != wanted).sum())
+    if wrong:
+        return True, f"{wrong} of {index.size} BM25 rows are not the chunk of their place in the catalog"
+    return False, f"BM25 holds all {index.size} chunks, in the catalog's order"
+
+
+def _distinct_terms(lake: Lake, snapshot: Snapshot) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for ref in snapshot.parts["tokens"]:
+        table = pl.DataFrame(pl.from_arrow(lake.read_part("tokens", ref.key)))
+        counted = table.select("embedded_digest", terms=pl.col("tokens").list.n_unique())
+        counts.update(counted.iter_rows())
+    return counts
+
+
+def _milvus(space: Workspace, lake: Lake, snapshot: Snapshot) -> tuple[bool, str]:
+    wanted = set(read_catalog(lake, snapshot.catalog, "chunks", ["chunk_id"])["chunk_id"].to_list())
+    store = open_milvus(space.config.milvus, lake, snapshot.vectors)
+    try:
+        held = set(store.ids())
+    finally:
+        store.close()
+    missing = wanted - held
+    if missing:
+        return True, f"Milvus lacks {len(missing)} of {len(wanted)} chunks"
+    return False, f"Milvus holds all {len(wanted)} chunks, and {len(held - wanted)} rows that no reader sees"
+
+
+def _identity(space: Workspace, lake: Lake, snapshot: Snapshot) -> tuple[bool, str]:
+    found = identify(lake, snapshot.indexing_digest, snapshot.catalog, snapshot.parts["passages"])
+    if found != snapshot.id:
+        return True, f"the contents have the id {found}, the snapshot says {snapshot.id}"
+    return False, f"the contents are those of snapshot {snapshot.id}"
