@@ -217,6 +217,11 @@ class Bm25Index:
             return 0, 0
         return int(self._indptr[low]), int(self._indptr[low + 1])
 
+    def holds(self, term: str) -> bool:
+        """Tell whether any document has a term."""
+        begin, end = self._column(term)
+        return begin < end
+
     def idf(self, term: str) -> float:
         """Return the inverse document frequency of a term; the largest for one that no document has."""
         begin, end = self._column(term)
