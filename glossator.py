@@ -160,19 +160,18 @@ def ask(
 ) -> None:
     """Answer a question with quotes from the documents, each with its source."""
     from query.extractive import answer
-
     from query.opening import open_retriever
 
     door = Door(collection, config, assignments)
     retriever = open_retriever(door.lake(), door.config)
     result = retriever.search(question, k)
-    found = answer(retriever, result)
+    found = answer(result, retriever.lexical)
     if json:
-        _json(found)
+        _json({"answer": found, "notes": result.notes})
     else:
         from query.console import show_answer
 
-        show_answer(out, found)
+        show_answer(out, found, result.notes)
 
 
 @app.command()
@@ -245,10 +244,9 @@ def evaluate(
     json: JsonOption = False,
 ) -> None:
     """Score the published index with golden questions: recall of hybrid, dense and BM25 search."""
+    from query.console import show_scores
     from query.golden import evaluate as score
     from query.golden import read_golden
-
-    from query.console import show_scores
     from query.opening import open_retriever
 
     door = Door(collection, config, assignments)

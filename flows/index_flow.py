@@ -25,7 +25,7 @@ def index_with_prefect(plan: Plan, options: PlanOptions, reason: str) -> IndexRe
     """Run the flow under a name that says what it does, as many tasks at a time as configured."""
     counts = plan.counts
     name = f"{plan.workspace.collection} +{counts.added} ~{counts.changed + counts.renamed} -{counts.deleted}"
-    runner: ThreadPoolTaskRunner[Any] = ThreadPoolTaskRunner(max_workers=plan.workspace.config.run.workers)
+    runner: Any = ThreadPoolTaskRunner(max_workers=plan.workspace.config.run.workers)
     named = index_flow.with_options(flow_run_name=name, task_runner=runner)
     try:
         return named(plan, options, reason)

@@ -6,7 +6,6 @@ lake, and it is told to be quiet and to call nobody.
 
 from __future__ import annotations
 
-import logging
 import os
 from pathlib import Path
 
@@ -18,8 +17,6 @@ def prepare_prefect(home: Path) -> None:
         home: Prefect's own folder; made here, since Prefect makes no parents and its server then dies.
     """
     home.mkdir(parents=True, exist_ok=True)
-    # bm25s logs each build at DEBUG, and Prefect's handler on the root logger would print it.
-    logging.getLogger("bm25s").setLevel(logging.ERROR)
     defaults = {
         "DO_NOT_TRACK": "1",
         "PREFECT_HOME": str(home),

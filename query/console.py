@@ -8,6 +8,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from query.extractive import Citation, ExtractiveAnswer
+from query.golden import Evaluation
 from query.retriever import Hit, SearchResult
 from query.snapshot_reader import Passage
 
@@ -20,8 +22,12 @@ def place(passage: Passage) -> str:
     if passage.page_from is not None:
         same = passage.page_from == passage.page_to
         pages = f", page {passage.page_from}" if same else f", pages {passage.page_from}-{passage.page_to}"
-    path = " › ".join(passage.breadcrumb)
-    return f"{passage.document.uri}{pages}{f' · {path}' if path else ''}"
+    return _place(passage.document.uri, pages, passage.breadcrumb)
+
+
+def _place(uri: str, pages: str, breadcrumb: tuple[str, ...]) -> str:
+    path = " › ".join(breadcrumb)
+    return f"{uri}{pages}{f' · {path}' if path else ''}"
 
 
 def show_hits(console: Console, result: SearchResult) -> None:
@@ -68,3 +74,36 @@ def show_passage(console: Console, passage: Passage) -> None:
         table.add_row(Text(name, style="dim"), Text(value))
     console.print(table)
     console.print(Padding(Text(passage.text), (1, 0, 0, 0)))
+
+
+def show_answer(console: Console, answer: ExtractiveAnswer, notes: tuple[str, ...]) -> None:
+    """Show quotes, then where each stands."""
+    for quote in answer.quotes:
+        text = Text(" ".join(quote.text.split()))
+        text.append(f" [{quote.citation.number}]", style="bold cyan")
+        console.print(Padding(text, (0, 0, 1, 2)))
+    for quote in answer.quotes:
+        console.print(_citation(quote.citation))
+    if answer.note:
+        console.print(Text(answer.note, style="yellow"))
+    show_notes(console, notes)
+
+
+def _citation(citation: Citation) -> Text:
+    pages = f", page {citation.page}" if citation.page is not None else ""
+    line = Text(f"[{citation.number}] ", style="bold cyan")
+    line.append(_place(citation.uri, pages, citation.breadcrumb))
+    line.append(f"  {citation.chunk_id[:12]} text[{citation.start}:{citation.end}]", style="dim")
+    return line
+
+
+def show_scores(console: Console, evaluation: Evaluation) -> None:
+    """Show recall per mode, and which questions were missed."""
+    table = Table("mode", f"recall@{evaluation.k}", "found", "missed", box=None, padding=(0, 2))
+    for score in evaluation.scores:
+        missed = ", ".join(score.missed) or "-"
+        table.add_row(score.mode, f"{score.recall:.3f}", str(len(score.found)), missed)
+    console.print(table)
+    for name, ids in (("quote not in its document", evaluation.unlocated), ("document gone", evaluation.expired)):
+        if ids:
+            console.print(f"[yellow]{name}:[/] {', '.join(ids)}")

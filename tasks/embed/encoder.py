@@ -73,9 +73,9 @@ class SentenceEncoder:
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
         import torch
         from sentence_transformers import SentenceTransformer
-        from transformers.utils.logging import disable_progress_bar
+        from transformers.utils import logging as transformers_logging
 
-        disable_progress_bar()
+        transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
 
         self._files = files
         self._config = config

@@ -70,7 +70,8 @@ def ruled_tables(page: Any) -> list[Table]:
 
 
 def _has_grid(page: Any) -> bool:
-    across, down = set(), set()
+    across: set[float] = set()
+    down: set[float] = set()
     for drawing in page.get_cdrawings():
         fill = drawing.get("fill") if drawing.get("type") == "f" else None
         if fill is not None and sum(fill) > _SHADING * len(fill):

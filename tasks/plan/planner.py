@@ -126,7 +126,7 @@ def _look(space: Workspace, lake: Lake, listed: Sequence[SourceSpec], published:
     found = _Found()
     for spec in listed:
         source = open_source(spec, space.config.load)
-        listing = source.list()
+        listing = source.listing()
         digested = _digest(lake, source, listing, published, found)
         failing = _failing(spec.name, digested, quarantine, space.stages["load"])
         changes = compare(spec.name, digested.table.select("uri", "content_digest"), failing, published)

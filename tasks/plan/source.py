@@ -49,7 +49,7 @@ class Source(Protocol):
 
     spec: SourceSpec
 
-    def list(self) -> Listing:
+    def listing(self) -> Listing:
         """List everything.
 
         Raises:
@@ -75,7 +75,7 @@ class FolderSource:
         self._ignored = re.compile("|".join(fnmatch.translate(pattern) for pattern in config.ignore) or r"(?!)")
         self._max_bytes = config.max_bytes
 
-    def list(self) -> Listing:
+    def listing(self) -> Listing:
         seen_ns = time.time_ns()
         unusable: list[tuple[str, str]] = []
         try:

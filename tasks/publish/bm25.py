@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -110,6 +111,8 @@ def _scores(
         return np.empty(0, np.float32), np.empty(0, np.int32), np.zeros(1, np.int64)
     import bm25s
 
+    # Its logger comes set to DEBUG, and any handler on the root logger (Prefect's) would print it.
+    logging.getLogger("bm25s").setLevel(logging.ERROR)
     index = bm25s.BM25(method="lucene", k1=config.k1, b=config.b, csc_backend="scipy")
     corpus = np.split(terms, np.asarray(offsets[1:-1]))
     index.index(

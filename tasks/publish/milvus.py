@@ -209,7 +209,7 @@ def _import_pymilvus() -> None:
     seconds for its queue and never logs again.
     """
     configure = logging.config.dictConfig
-    logging.config.dictConfig = lambda config: None  # type: ignore[assignment]
+    logging.config.dictConfig = lambda config: None
     try:
         import pymilvus  # noqa: F401
     finally:
