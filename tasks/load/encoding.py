@@ -32,7 +32,9 @@ _SUPERSETS = {
     "euc_kr": "cp949",
     "big5": "big5hkscs",
 }
-_CJK = frozenset({"big5", "big5hkscs", "cp932", "cp949", "cp950", "euc_jis_2004", "euc_jisx0213", "euc_jp", "euc_kr"}) | {
+_CJK = frozenset(
+    {"big5", "big5hkscs", "cp932", "cp949", "cp950", "euc_jis_2004", "euc_jisx0213", "euc_jp", "euc_kr"}
+) | {
     "gb18030",
     "gb2312",
     "gbk",
@@ -72,10 +74,10 @@ def decode(data: bytes, uri: str, declared: str | None = None) -> Decoded:
     except UnicodeDecodeError:
         if _is_damaged_utf8(data):
             return _decode_with_loss(data, "utf-8", uri, guessed=False)
-    for name in (_python_name(declared), _utf16_without_mark(data)):
-        if name is not None:
+    for candidate in (_python_name(declared), _utf16_without_mark(data)):
+        if candidate is not None:
             try:
-                return Decoded(data.decode(name), (_guess(name),))
+                return Decoded(data.decode(candidate), (_guess(candidate),))
             except UnicodeDecodeError:
                 continue
     detected = _detect(data)

@@ -57,9 +57,7 @@ def split_front_matter(text: str, uri: str) -> FrontMatter:
         if _ACCESS.search(match["yaml"]):
             raise _unreadable_access(uri) from error
         fence = "`" * max(3, 1 + max(map(len, re.findall(r"`+", match["yaml"])), default=0))
-        return FrontMatter(
-            body=f"{fence}yaml\n{match['yaml']}{fence}\n{text[match.end() :]}", flags=(INVALID,)
-        )
+        return FrontMatter(body=f"{fence}yaml\n{match['yaml']}{fence}\n{text[match.end() :]}", flags=(INVALID,))
     if statements is None or statements == "":
         return FrontMatter(body=text[match.end() :])
     if not isinstance(statements, dict):

@@ -6,7 +6,6 @@ flagged ``repaired``: parts of them may be missing without a trace.
 
 from __future__ import annotations
 
-import datetime as dt
 import re
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
@@ -14,7 +13,7 @@ from typing import Any
 
 from schemas.documents import LoadedDocument, Metadata
 from schemas.errors import PermanentError
-from tasks.load.language import detect_language
+from tasks.load.language import language_of
 from tasks.load.normalisation import language_code, normalise, title_of
 from tasks.load.pdf_blocks import Block, blocks, is_list_item, joint
 from tasks.load.pdf_headings import OutlineEntry, heading_levels
@@ -22,6 +21,8 @@ from tasks.load.pdf_lines import Page, read_page, without_furniture
 from tasks.load.pdf_tables import Table, ruled_tables
 
 REPAIRED = "repaired"
+
+_MIN_TABLE_LINES = 4
 
 _NO_TITLE = re.compile(
     r"untitled.*|title|document\s*\d*|no title|microsoft (?:word|powerpoint|excel) - .*|powerpoint presentation"
@@ -47,7 +48,7 @@ def load_pdf(data: bytes, uri: str, max_pages: int) -> LoadedDocument:
     pymupdf.no_recommend_layout()  # else find_tables advertises another package on stdout
     try:
         document = pymupdf.open(stream=data, filetype="pdf")
-    except (RuntimeError, ValueError) as error:  # PyMuPDF's own errors derive from RuntimeError
+    except _errors() as error:
         raise _broken(uri, error) from error
     with document:
         if document.needs_pass:
@@ -65,8 +66,15 @@ def load_pdf(data: bytes, uri: str, max_pages: int) -> LoadedDocument:
                     hint="divide the file, or raise load.max_pages",
                 )
             return _load(document, uri)
-        except (RuntimeError, ValueError, AssertionError) as error:
+        except _errors() as error:
             raise _broken(uri, error) from error
+
+
+def _errors() -> tuple[type[Exception], ...]:
+    """Return what PyMuPDF raises on damaged files: its own errors (RuntimeError), MuPDF's, and plain Python ones."""
+    from pymupdf import mupdf
+
+    return (RuntimeError, ValueError, AssertionError, TypeError, IndexError, KeyError, mupdf.FzErrorBase)
 
 
 def _broken(uri: str, error: Exception) -> PermanentError:
@@ -78,15 +86,13 @@ def _broken(uri: str, error: Exception) -> PermanentError:
 
 
 def _load(document: Any, uri: str) -> LoadedDocument:
-    pages, tables, unreadable = _read_pages(document)
-    empty = [number for number, page in enumerate(pages) if not page.lines]
-    if len(empty) == len(pages):
+    pages, tables, page_flags = _read_pages(document)
+    if not any(page.lines for page in pages):
         raise PermanentError(
             "no page has a text layer; scans are not read, since OCR is not supported yet",
             document=uri,
             hint="run OCR on the file first (for example `ocrmypdf in.pdf out.pdf`)",
         )
-    scanned = sum(1 for number in empty if number not in unreadable and document.get_page_images(number))
     found = blocks(without_furniture(pages), tables)
     levels = heading_levels(found, _outline(document))
     words = {word for page in pages for line in page.lines for word in _HYPHENATED.findall(line.text.lower())}
@@ -94,50 +100,54 @@ def _load(document: Any, uri: str) -> LoadedDocument:
     for index, block in enumerate(found):
         writer.write(block, levels.get(index))
     text, offsets = writer.finish()
-    flags = [REPAIRED] if document.is_repaired else []
-    if scanned:
-        flags.append(f"pages-without-text:{scanned}")
-    if unreadable:
-        flags.append(f"pages-unreadable:{len(unreadable)}")
+    flags = [REPAIRED, *page_flags] if document.is_repaired else page_flags
     if unmapped := text.count("\ufffd"):
         flags.append(f"undecodable:{unmapped}")
     if 2 * unmapped > len(text):
         raise PermanentError(
             "most letters of the text layer have no Unicode value", document=uri, hint="run OCR on the file first"
         )
+    # No date: CreationDate and ModDate are the clock of the program that wrote the file.
     metadata = Metadata(
         type="pdf",
         title=_title(document, found, levels),
-        language=language_code(_catalog_language(document)) or detect_language(text),
-        date=_stated_date(document),
+        language=language_of(language_code(_catalog_language(document)), text),
     )
     return LoadedDocument(text=text, metadata=metadata, pages=offsets, flags=tuple(flags))
 
 
-def _read_pages(document: Any) -> tuple[list[Page], list[list[Table]], set[int]]:
-    """Read all pages; a page that MuPDF cannot read stays empty, and its number is in the third result."""
+def _read_pages(document: Any) -> tuple[list[Page], list[list[Table]], list[str]]:
+    """Read the lines and ruled tables of all pages; a page that MuPDF cannot read stays empty. The last are flags."""
     pages: list[Page] = []
     tables: list[list[Table]] = []
-    unreadable: set[int] = set()
+    unreadable = scanned = tables_unreadable = 0
     for number in range(document.page_count):
+        read, found = Page(0.0, 0.0, ()), list[Table]()
         try:
             page = document.load_page(number)
             read = read_page(page)
-            found = ruled_tables(page) if read.upright and len(read.lines) >= 4 else []
-        except (RuntimeError, ValueError, AssertionError):
-            unreadable.add(number)
-            read, found = Page(0.0, 0.0, ()), []
+            scanned += not read.lines and bool(document.get_page_images(number))
+        except _errors():
+            unreadable += 1
+        if read.upright and len(read.lines) >= _MIN_TABLE_LINES:
+            try:
+                found = ruled_tables(page)
+            except (*_errors(), ZeroDivisionError):
+                tables_unreadable += 1  # its lines are text all the same
         pages.append(read)
         tables.append(found)
-    if len(unreadable) == document.page_count:
+    if unreadable == document.page_count:
         raise RuntimeError("no page can be read")
-    return pages, tables, unreadable
+    counts = {
+        "pages-without-text": scanned,
+        "pages-unreadable": unreadable,
+        "tables-unreadable": tables_unreadable,
+    }
+    return pages, tables, [f"{name}:{count}" for name, count in counts.items() if count]
 
 
 def _outline(document: Any) -> list[OutlineEntry]:
-    return [
-        OutlineEntry(level, title, page - 1) for level, title, page in document.get_toc(simple=True) if page >= 1
-    ]
+    return [OutlineEntry(level, title, page - 1) for level, title, page in document.get_toc(simple=True) if page >= 1]
 
 
 def _catalog_language(document: Any) -> str | None:
@@ -157,11 +167,6 @@ def _title(document: Any, found: Sequence[Block], levels: dict[int, int]) -> str
     here = {index: level for index, level in sorted(levels.items()) if found[index].lines[0].page == page}
     highest = [index for index, level in here.items() if level == min(here.values())]
     return title_of(_joined(found[highest[0] if len(highest) == 1 else min(here)]))
-
-
-def _stated_date(document: Any) -> dt.date | None:
-    """Return nothing: CreationDate and ModDate are the clock of the program that wrote the file."""
-    return None
 
 
 def _joined(block: Block) -> str:
@@ -224,7 +229,9 @@ class _Writer:
         if level is not None:
             self._put("#" * level + " ")
         else:
-            texts[0] = _MARKUP.sub(r"\1\\\2", _BULLET.sub("- ", texts[0], count=1) if _BULLET.match(texts[0]) else texts[0])
+            texts[0] = _MARKUP.sub(
+                r"\1\\\2", _BULLET.sub("- ", texts[0], count=1) if _BULLET.match(texts[0]) else texts[0]
+            )
         for index, placed in enumerate(block.lines):
             self._begin(placed.page)
             text = texts[index]

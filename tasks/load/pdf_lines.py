@@ -6,6 +6,7 @@ vertical writing) is turned so that its lines run to the right.
 
 from __future__ import annotations
 
+import itertools
 import re
 import statistics
 from collections import Counter, defaultdict
@@ -17,7 +18,9 @@ _BOLD_FLAG, _MONOSPACED_FLAG = 16, 8
 _BOLD_NAME = re.compile(r"bold|black|heavy|semibd|demi", re.IGNORECASE)
 _SPACE = re.compile(r"[\s\u00a0\u00ad\u2000-\u200b\u202f\u205f\u3000]+")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_LEADERS = re.compile(r"(?:\s?[.…·_]){5,}\s?")
+# A bullet of a symbol font: of private use, or without any Unicode value.
+_SYMBOL_BULLET = re.compile(r"^[\ufffd\ue000-\uf8ff]{1,2} ?(?=\w)")
+_LEADERS = re.compile(r"(?:\s?[.…·⋯_]){5,}\s?")
 _DIGITS = re.compile(r"\d+|\b[ivxlc]+\b", re.IGNORECASE)
 _PAGE_NUMBER = re.compile(
     r"(?:page|p\.|seite|第)?\s*[-–—]?\s*(\d{1,6})\s*[-–—页頁]?\s*(?:(?:of|/|von|共)\s*(\d{1,6})\s*[页頁]?)?",
@@ -125,7 +128,7 @@ def _read_line(line: dict[str, Any], way: tuple[int, int], width: float, height:
         return None
     raw = "".join(span["text"] for span in line["spans"])
     text = _SPACE.sub(" ", _CONTROL.sub("", raw)).strip()
-    text = _LEADERS.sub(" … ", text).strip()
+    text = _SYMBOL_BULLET.sub("• ", _LEADERS.sub(" … ", text).strip())
     if not text:
         return None
     letters = sum(len(span["text"].strip()) for span in spans)
@@ -183,7 +186,7 @@ def without_furniture(pages: Sequence[Page]) -> list[Page]:
         place = statistics.median_low(line.y0 for _, line in found)
         same = [(number, line) for number, line in found if abs(line.y0 - place) <= _SAME_PLACE]
         numbers = sorted({number for number, _ in same})
-        near = sum(1 for a, b in zip(numbers, numbers[1:], strict=False) if b - a <= 2)
+        near = sum(1 for a, b in itertools.pairwise(numbers) if b - a <= 2)
         if len(numbers) >= repeats and 2 * near >= len(numbers) - 1:
             furniture.update(same)
     furniture |= _repeated_ends(pages, repeats)
@@ -218,9 +221,7 @@ def _repeated_ends(pages: Sequence[Page], repeats: int) -> set[tuple[int, Line]]
         for line, neighbour in ((ordered[0], ordered[1]), (ordered[-1], ordered[-2])):
             if abs(line.middle - neighbour.middle) > 0.5 * line.size:
                 ends[line is ordered[0], _DIGITS.sub("#", line.text)].append((number, line))
-    return {
-        place for found in ends.values() if len(found) >= max(repeats, 0.5 * len(pages)) for place in found
-    }
+    return {place for found in ends.values() if len(found) >= max(repeats, 0.5 * len(pages)) for place in found}
 
 
 def _in_margin(line: Line, page: Page) -> bool:

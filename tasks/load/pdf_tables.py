@@ -7,9 +7,10 @@ financial statements of this world): found here among the rows of a column.
 
 from __future__ import annotations
 
+import itertools
 import re
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,14 +64,19 @@ def ruled_tables(page: Any) -> list[Table]:
         filled = [index for index in range(max(map(len, grid), default=0)) if any(row[index] for row in grid)]
         grid = [[row[index] for index in filled] for row in grid]
         # One row or column is a box around text; a grid that is mostly empty is the frame of a drawing.
-        if len(grid) < 2 or len(filled) < 2 or sum(map(bool, sum(grid, []))) < 0.3 * len(grid) * len(filled):
+        if (
+            len(grid) < 2
+            or len(filled) < 2
+            or sum(1 for row in grid for cell in row if cell) < 0.3 * len(grid) * len(filled)
+        ):
             continue
         tables.append(Table(markdown_table(grid), *map(float, found.bbox)))
     return tables
 
 
 def _has_grid(page: Any) -> bool:
-    across, down = set(), set()
+    across: set[int] = set()
+    down: set[int] = set()
     for drawing in page.get_cdrawings():
         fill = drawing.get("fill") if drawing.get("type") == "f" else None
         if fill is not None and sum(fill) > _SHADING * len(fill):
@@ -171,15 +177,15 @@ def _aligned(run: Sequence[Row]) -> str | None:
     if len(wide) < _MIN_ROWS:
         return None
     most = max(len(row.cells) for row in wide)
-    intervals = _merge(
-        (cell.x0, cell.x1) for row in wide if len(row.cells) >= max(2, 0.6 * most) for cell in row.cells
-    )
+    intervals = _merge((cell.x0, cell.x1) for row in wide if len(row.cells) >= max(2, 0.6 * most) for cell in row.cells)
     if len(intervals) < 2:
         return None
     grid = [[""] * len(intervals) for _ in run]
     for line, row in zip(grid, run, strict=True):
         for cell in row.cells:
-            for column in _columns_of(cell, intervals, spread=not _NUMBER.fullmatch(cell.text) and cell is not row.cells[0]):
+            for column in _columns_of(
+                cell, intervals, spread=not _NUMBER.fullmatch(cell.text) and cell is not row.cells[0]
+            ):
                 line[column] = f"{line[column]} {cell.text}".strip()
     grid = _without_broken_labels(_without_continuations(grid, run))
     values = [cell for line in grid for cell in line[1:] if cell]
@@ -196,7 +202,7 @@ def _aligned(run: Sequence[Row]) -> str | None:
 
 def _without_continuations(grid: list[list[str]], run: Sequence[Row]) -> list[list[str]]:
     """Join the further lines of cells to their first, where rows stand clearly wider apart than lines do."""
-    steps = [(b.cells[0].middle - a.cells[0].middle) / a.cells[0].size for a, b in zip(run, run[1:], strict=False)]
+    steps = [(b.cells[0].middle - a.cells[0].middle) / a.cells[0].size for a, b in itertools.pairwise(run)]
     wide = [step for step in steps if step > _LINE_STEP]
     if 2 * len(wide) < len(steps) or min(wide, default=0) < 1.2 * max((s for s in steps if s <= _LINE_STEP), default=9):
         return grid
@@ -226,7 +232,7 @@ def _continued(above: str, below: str) -> str:
     return f"{above} {below}".strip()
 
 
-def _merge(intervals: Any) -> list[tuple[float, float]]:
+def _merge(intervals: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
     merged: list[tuple[float, float]] = []
     for x0, x1 in sorted(intervals):
         if merged and x0 <= merged[-1][1]:
@@ -245,7 +251,7 @@ def _columns_of(cell: Line, intervals: Sequence[tuple[float, float]], *, spread:
     return over if spread else over[:1]
 
 
-def _more_header(grid: Sequence[Sequence[str]]) -> Any:
+def _more_header(grid: Sequence[Sequence[str]]) -> Iterator[Sequence[str]]:
     """Yield the rows after the first that still belong to the header: nothing on the left, or only years."""
     for line in grid[1:_MAX_HEADER_ROWS]:
         numbers = [cell for cell in line[1:] if _NUMBER.fullmatch(cell)]
