@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _ANCHOR = re.compile(r"\s*\{\s*#[^{}]*\}\s*$")
 _PREFIX = 4_096
+_WORDLESS = frozenset({"html_block", "hr", "paragraph_open", "paragraph_close"})
 
 
 def load_markdown(data: bytes, uri: str) -> LoadedDocument:
@@ -60,7 +61,9 @@ def _title_heading(text: str) -> str | None:
             title = title_of(_plain(_ANCHOR.sub("", inline.content)))
             if title is not None:
                 return title
-        elif token.level == 0 and token.type not in ("html_block", "hr"):
+        elif token.type == "inline":
+            opens = opens and not _plain(token.content).strip()  # an anchor, a badge: no words yet
+        elif token.level == 0 and token.type not in _WORDLESS:
             opens = False
     return None
 
@@ -70,7 +73,7 @@ def _plain(markup: str) -> str:
     (inline,) = _inline_parser().parseInline(markup)
     words = []
     for token in inline.children or ():
-        if token.type in ("text", "code_inline", "image", "text_special"):
+        if token.type in ("text", "code_inline", "text_special"):
             words.append(token.content)
         elif token.type in ("softbreak", "hardbreak"):
             words.append(" ")

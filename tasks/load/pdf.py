@@ -1,12 +1,13 @@
 """PDF: the text of its pages as Markdown, in reading order, with the offset at which each page begins.
 
 PyMuPDF below 2.0 (AGPL-3.0 or commercial) reads the file. Damaged files that MuPDF could repair are loaded and
-flagged ``repaired``: parts of them may be missing without a trace.
+flagged ``repaired``, and ``damaged`` where MuPDF reported parts that it could not read.
 """
 
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
@@ -21,6 +22,7 @@ from tasks.load.pdf_lines import Page, read_page, without_furniture
 from tasks.load.pdf_tables import Table, ruled_tables
 
 REPAIRED = "repaired"
+DAMAGED = "damaged"
 
 _MIN_TABLE_LINES = 4
 
@@ -30,6 +32,13 @@ _NO_TITLE = re.compile(
     r"|print(?:ing)?|layout \d+|arxiv:.*|.{0,2}",
     re.IGNORECASE,
 )
+# MuPDF's words for what is lost; it goes on reading after each. (Broken cross references are repaired without loss.)
+_LOSS = re.compile(
+    r"cannot (?:load|parse) |not a stream|non-page object|premature end|zlib error|page may not be correct"
+    r"|error in content stream|corrupt object|ignoring broken object|read error"
+)
+# PyMuPDF supports one thread at a time, and MuPDF's messages are those of the process.
+_ONE_AT_A_TIME = threading.Lock()
 _MARKUP = re.compile(r"^(\s{0,3})(#{1,6}(?:\s|$)|`{3}|~{3})")
 _BULLET = re.compile(r"[•●▪■◦○‣⁃∙·➢✓✔►\ufffd\ue000-\uf8ff*–—-]\s+(?=\S)")
 _HYPHENATED = re.compile(r"[^\W\d_][\w]*(?:-[\w]+)+")
@@ -41,10 +50,16 @@ def load_pdf(data: bytes, uri: str, max_pages: int) -> LoadedDocument:
     Raises:
         PermanentError: password-protected, broken beyond repair, more than ``max_pages``, or a scan without text.
     """
+    with _ONE_AT_A_TIME:
+        return _open(data, uri, max_pages)
+
+
+def _open(data: bytes, uri: str, max_pages: int) -> LoadedDocument:
     import pymupdf
 
     pymupdf.TOOLS.mupdf_display_errors(False)
     pymupdf.TOOLS.mupdf_display_warnings(False)
+    pymupdf.TOOLS.reset_mupdf_warnings()
     pymupdf.no_recommend_layout()  # else find_tables advertises another package on stdout
     try:
         document = pymupdf.open(stream=data, filetype="pdf")
@@ -74,7 +89,16 @@ def _errors() -> tuple[type[Exception], ...]:
     """Return what PyMuPDF raises on damaged files: its own errors (RuntimeError), MuPDF's, and plain Python ones."""
     from pymupdf import mupdf
 
-    return (RuntimeError, ValueError, AssertionError, TypeError, IndexError, KeyError, mupdf.FzErrorBase)
+    return (
+        RuntimeError,
+        ValueError,
+        AssertionError,
+        TypeError,
+        IndexError,
+        KeyError,
+        ArithmeticError,
+        mupdf.FzErrorBase,
+    )
 
 
 def _broken(uri: str, error: Exception) -> PermanentError:
@@ -86,7 +110,10 @@ def _broken(uri: str, error: Exception) -> PermanentError:
 
 
 def _load(document: Any, uri: str) -> LoadedDocument:
+    import pymupdf
+
     pages, tables, page_flags = _read_pages(document)
+    messages = pymupdf.TOOLS.mupdf_warnings()
     if not any(page.lines for page in pages):
         raise PermanentError(
             "no page has a text layer; scans are not read, since OCR is not supported yet",
@@ -100,7 +127,10 @@ def _load(document: Any, uri: str) -> LoadedDocument:
     for index, block in enumerate(found):
         writer.write(block, levels.get(index))
     text, offsets = writer.finish()
-    flags = [REPAIRED, *page_flags] if document.is_repaired else page_flags
+    flags = [REPAIRED] if document.is_repaired else []
+    if _LOSS.search(messages):
+        flags.append(DAMAGED)
+    flags.extend(page_flags)
     if unmapped := text.count("\ufffd"):
         flags.append(f"undecodable:{unmapped}")
     if 2 * unmapped > len(text):
@@ -132,7 +162,7 @@ def _read_pages(document: Any) -> tuple[list[Page], list[list[Table]], list[str]
         if read.upright and len(read.lines) >= _MIN_TABLE_LINES:
             try:
                 found = ruled_tables(page)
-            except (*_errors(), ZeroDivisionError):
+            except _errors():
                 tables_unreadable += 1  # its lines are text all the same
         pages.append(read)
         tables.append(found)

@@ -179,7 +179,7 @@ def without_furniture(pages: Sequence[Page]) -> list[Page]:
             if _in_margin(line, page):
                 places[line.y0 > page.height / 2, _DIGITS.sub("#", line.text)].append((number, line))
     furniture: set[tuple[int, Line]] = set()
-    repeats = min(_MIN_REPEATS, max(2, len(pages)))
+    repeats = min(_MIN_REPEATS, max(2, sum(1 for page in pages if page.lines)))
     for found in places.values():
         if len(found) < repeats:
             continue

@@ -26,6 +26,7 @@ _RULE = 1.5
 _LINE_STEP = 1.5
 _MIN_RULE = 12.0
 _SHADING = 0.8
+_MAX_RULES = 400
 _PREFIX = re.compile(r"[$€£¥₹(]|US\$|RMB|USD")
 _SUFFIX = re.compile(r"[)%]|\)%|bps|pts")
 MARKER = re.compile(r"(?:[•●▪■◦○‣⁃∙·➢✓✔►\ufffd\ue000-\uf8ff*–—-]|\(?\d{1,3}[.)]|\(?(?:[A-Za-z]|[ivxIVX]{1,5})\))")
@@ -96,7 +97,8 @@ def _has_grid(page: Any) -> bool:
                 across.add(round(y0))
             elif abs(x1 - x0) <= _RULE and abs(y1 - y0) >= _MIN_RULE / 2:
                 down.add(round(x0))
-    return len(across) >= _MIN_ROWS and len(down) >= 2
+    # More rules than any table has are a chart or a map, and find_tables takes minutes for them.
+    return len(across) >= _MIN_ROWS and len(down) >= 2 and len(across) + len(down) <= _MAX_RULES
 
 
 # --- aligned -------------------------------------------------------------------------------------------------
