@@ -18,6 +18,7 @@ from tasks.load.pdf_lines import Line, Page, is_cjk
 from tasks.load.pdf_tables import MARKER, Table, aligned_tables, join_lines, merge_cells
 
 _SENTENCE_END = re.compile(r"[.!?:;。！？：；…][\"'”’»)\]）】」』]*$")
+_NUMBER_LABEL = re.compile(r"(?:[A-Z][a-z]+ )?(?:\d+[A-Z]?(?:\.\d+)*|[IVX]+|[A-Z])[.:]?")
 _CONTENTS_ENTRY = re.compile(r"… ?(?:\d{1,4}|[ivxlc]{1,6})$")
 _LIST_ITEM = re.compile(rf"{MARKER.pattern}\s+\S")
 
@@ -152,9 +153,10 @@ def _one_line(row: Row) -> Row:
 
 def _as_line(row: Row) -> Line:
     first, *others = row.cells
+    scattered = len(others) > 1 or (len(others) == 1 and not _NUMBER_LABEL.fullmatch(first.text))
     for cell in others:
         first = join_lines(first, cell)
-    return first
+    return replace(first, scattered=scattered)
 
 
 def _line_pitch(lines: Sequence[Line]) -> float:

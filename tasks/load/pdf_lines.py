@@ -34,7 +34,13 @@ _MIN_REPEATS = 3
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A run of text on one baseline, as MuPDF parts them: a line of a column, or a cell of a table's row."""
+    """A run of text on one baseline, as MuPDF parts them: a line of a column, or a cell of a table's row.
+
+    Attributes:
+        size: of most of its letters, rounded to half a point.
+        soft_hyphen: it ends with one (U+00AD), which is not in ``text``.
+        scattered: it was joined of pieces that stand apart, as the cells of a table's row do.
+    """
 
     text: str
     x0: float
@@ -45,6 +51,7 @@ class Line:
     bold: bool = False
     monospaced: bool = False
     soft_hyphen: bool = False
+    scattered: bool = False
 
     @property
     def middle(self) -> float:

@@ -124,6 +124,20 @@ def test_headings_come_from_the_size_of_the_type() -> None:
     assert loaded.metadata.title == "Tide gauges"
 
 
+def test_scattered_bold_words_are_no_heading() -> None:
+    def draw(page: Page) -> None:
+        page.insert_text((60, 80), "3", fontsize=10, fontname="hebo")
+        page.insert_text((90, 80), "Leases", fontsize=10, fontname="hebo")
+        paragraph(page, 60, 105, words("x", 5))
+        for x, cell in ((200, "October 29, 2023"), (350, "October 30, 2022")):
+            page.insert_text((x, 200), cell, fontsize=10, fontname="hebo")
+        paragraph(page, 60, 225, words("y", 5))
+
+    text = load(build(draw)).text
+    assert [line for line in text.split("\n") if line.startswith("#")] == ["# 3 Leases"]
+    assert "October 29, 2023 October 30, 2022" in text
+
+
 def test_headings_have_the_level_that_the_outline_states() -> None:
     def draw(page: Page) -> None:
         for y, name in ((80, "Mounting"), (200, "The arm"), (320, "Care")):
