@@ -8,6 +8,7 @@ bytes that could not be decoded are counted in the flag ``undecodable:<count>``.
 from __future__ import annotations
 
 import codecs
+import re
 from dataclasses import dataclass
 
 from schemas.errors import PermanentError
@@ -32,17 +33,11 @@ _SUPERSETS = {
     "euc_kr": "cp949",
     "big5": "big5hkscs",
 }
-_CJK = frozenset(
-    {"big5", "big5hkscs", "cp932", "cp949", "cp950", "euc_jis_2004", "euc_jisx0213", "euc_jp", "euc_kr"}
-) | {
-    "gb18030",
-    "gb2312",
-    "gbk",
-    "johab",
-    "shift_jis",
-    "shift_jis_2004",
-    "shift_jisx0213",
-}
+_CJK = frozenset({
+    "big5", "big5hkscs", "cp932", "cp949", "cp950", "euc_jis_2004", "euc_jisx0213", "euc_jp", "euc_kr", "gb18030",
+    "gb2312", "gbk", "johab", "shift_jis", "shift_jis_2004", "shift_jisx0213",
+})  # fmt: skip
+_CJK_RUN = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]+")
 _SAMPLE_BYTES = 256 * 1024
 _MAX_LOSS = 0.01
 
@@ -74,10 +69,10 @@ def decode(data: bytes, uri: str, declared: str | None = None) -> Decoded:
     except UnicodeDecodeError:
         if _is_damaged_utf8(data):
             return _decode_with_loss(data, "utf-8", uri, guessed=False)
-    for name in (_python_name(declared), _utf16_without_mark(data)):
-        if name is not None:
+    for candidate in (_python_name(declared), _utf16_without_mark(data)):
+        if candidate is not None:
             try:
-                return Decoded(data.decode(name), (_guess(name),))
+                return Decoded(data.decode(candidate), (_guess(candidate),))
             except UnicodeDecodeError:
                 continue
     detected = _detect(data)
@@ -139,13 +134,23 @@ def _utf16_without_mark(data: bytes) -> str | None:
 def _detect(data: bytes) -> str | None:
     from charset_normalizer import from_bytes
 
-    matches = from_bytes(data[:_SAMPLE_BYTES], enable_fallback=False)
+    sample = data[:_SAMPLE_BYTES]
+    matches = from_bytes(sample, enable_fallback=False, cp_exclusion=["johab"])
     best = matches.best()
+    if best is not None and best.encoding in _CJK and not _reads_as_cjk(str(best)):
+        matches = from_bytes(sample, enable_fallback=False, cp_exclusion=sorted(_CJK))
+        best = matches.best()
     if best is None:
         return None
-    if best.encoding in _CJK and best.encoding != "gb18030":
-        # Double-byte encodings overlap; where nothing speaks against GB18030 it is much the likeliest on disk.
-        for match in matches:
-            if match.encoding == "gb18030" and match.chaos <= best.chaos and match.coherence >= best.coherence:
-                return "gb18030"
+    # Where nothing speaks against them, these are much the likeliest on disk: encodings of a family overlap.
+    preferred = "gb18030" if best.encoding in _CJK else "cp1252"
+    for match in matches:
+        if preferred in match.could_be_from_charset and match.chaos <= best.chaos and match.coherence >= best.coherence:
+            return preferred
     return str(best.encoding)
+
+
+def _reads_as_cjk(text: str) -> bool:
+    """Tell Chinese, Japanese or Korean from Western words whose accented letters were taken for lone ideographs."""
+    runs = [len(run) for run in _CJK_RUN.findall(text)]
+    return 2 * sum(run for run in runs if run > 1) > sum(runs)

@@ -11,13 +11,15 @@ from schemas.errors import PermanentError
 from tasks.load.encoding import decode
 from tasks.load.html_furniture import find_content
 from tasks.load.html_markdown import HtmlToMarkdown
-from tasks.load.language import detect_language
+from tasks.load.language import language_of
 from tasks.load.normalisation import date_of, language_code, normalise, refuse_binary, title_of
 
 if TYPE_CHECKING:
     from lxml.html import HtmlElement
 
 WHOLE_BODY = "whole-body"
+NESTING_CUT = "nesting-cut"
+"""libxml2 drops what is nested deeper than 256 elements: a page of unclosed tags loses text, and says so."""
 
 # The WHATWG standard looks for the declaration in the first 1,024 bytes; sites put it later.
 _DECLARATION_BYTES = 4_096
@@ -32,9 +34,9 @@ def load_html(data: bytes, uri: str) -> LoadedDocument:
     declared = _CHARSET.search(data[:_DECLARATION_BYTES])
     decoded = decode(data, uri, declared[1].decode("ascii") if declared else None)
     refuse_binary(decoded.text, uri)
-    root = _parse(normalise(decoded.text), uri)
+    root, flags = _parse(normalise(decoded.text), uri)
     if root is None:
-        return LoadedDocument(text="", metadata=Metadata(type="html"), flags=decoded.flags)
+        return LoadedDocument(text="", metadata=Metadata(type="html"), flags=(*decoded.flags, *flags))
     title = _title(root)
     content = find_content(root, title)
     renderer = HtmlToMarkdown(content.furniture)
@@ -45,25 +47,29 @@ def load_html(data: bytes, uri: str) -> LoadedDocument:
     metadata = Metadata(
         type="html",
         title=title,
-        language=language_code(root.get("lang")) or detect_language(text),
+        language=language_of(language_code(root.get("lang")), text),
         date=_date(root),
     )
-    flags = (*decoded.flags, WHOLE_BODY) if content.whole_body else decoded.flags
-    return LoadedDocument(text=text, metadata=metadata, flags=flags)
+    if content.whole_body:
+        flags = (*flags, WHOLE_BODY)
+    return LoadedDocument(text=text, metadata=metadata, flags=(*decoded.flags, *flags))
 
 
-def _parse(text: str, uri: str) -> HtmlElement | None:
+def _parse(text: str, uri: str) -> tuple[HtmlElement | None, tuple[str, ...]]:
+    """Return the tree, None where there is nothing in it, and flags."""
     from lxml import etree, html
 
     if not text.strip():
-        return None
+        return None, ()
     parser = html.HTMLParser(encoding="utf-8", no_network=True, remove_comments=True, remove_pis=True)
     try:
-        return html.document_fromstring(text.encode("utf-8"), parser=parser)
+        root = html.document_fromstring(text.encode("utf-8"), parser=parser)
     except (etree.ParserError, etree.XMLSyntaxError) as error:
         if "empty" in str(error).lower():
-            return None
+            return None, ()
         raise PermanentError(f"the HTML cannot be parsed ({error})", document=uri) from error
+    cut = any("Excessive depth" in entry.message for entry in parser.error_log)
+    return root, (NESTING_CUT,) if cut else ()
 
 
 def _meta(root: HtmlElement, name: str) -> str | None:
@@ -75,14 +81,15 @@ def _meta(root: HtmlElement, name: str) -> str | None:
 
 
 def _title(root: HtmlElement) -> str | None:
-    """Return og:title (without the site's name that <title> often carries), else <title>, else the only <h1>."""
+    """Return og:title, else <title> without the site's name around a heading of the page, else the only <h1>."""
     if stated := title_of(_meta(root, "og:title")):
         return stated
-    element = root.find(".//head/title")
-    if element is not None and (stated := title_of(element.text_content())):
-        return stated
     headings = [words for h1 in root.iter("h1") if (words := title_of(h1.text_content()))]
-    return headings[0] if len(headings) == 1 else None
+    element = root.find(".//head/title")
+    if element is None or (stated := title_of(element.text_content())) is None:
+        return headings[0] if len(headings) == 1 else None
+    parts = [part.strip() for part in re.split(r"\s[-–—|·•»«:]\s", stated)]
+    return next((heading for heading in headings if heading in parts), stated)
 
 
 def _date(root: HtmlElement) -> dt.date | None:

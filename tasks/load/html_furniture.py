@@ -16,37 +16,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lxml.html import HtmlElement
 
-INVISIBLE = frozenset(
-    [
-        "script",
-        "style",
-        "noscript",
-        "template",
-        "head",
-        "iframe",
-        "object",
-        "embed",
-        "svg",
-        "canvas",
-        "video",
-        "audio",
-        "map",
-        "button",
-        "select",
-        "input",
-        "textarea",
-        "datalist",
-        "progress",
-        "meter",
-        "dialog",
-        "link",
-        "meta",
-    ]
-)
+INVISIBLE = frozenset({
+    "script", "style", "noscript", "template", "head", "iframe", "object", "embed", "svg", "canvas", "video", "audio",
+    "map", "button", "select", "input", "textarea", "datalist", "progress", "meter", "dialog", "link", "meta",
+})  # fmt: skip
 _FURNITURE_TAGS = frozenset({"nav", "footer", "menu"})
-_FURNITURE_ROLES = frozenset(
-    ["navigation", "banner", "contentinfo", "search", "dialog", "alertdialog", "menu", "menubar", "toolbar"]
-)
+_FURNITURE_ROLES = frozenset({
+    "navigation", "banner", "contentinfo", "search", "dialog", "alertdialog", "menu", "menubar", "toolbar",
+})  # fmt: skip
 _FURNITURE_NAMES = re.compile(
     r"(?:^|[-_\s])(?:cookies?|consent|gdpr|breadcrumbs?|sidebar|side-bar|sidenav|navbar|nav|navigation|menu|toc"
     r"|table-of-contents|footer|site-?header|masthead|topbar|pagination|pager|share|sharing|social|newsletter|advert"
@@ -54,28 +31,10 @@ _FURNITURE_NAMES = re.compile(
     r"|headerlink|mw-editsection|noprint)(?:$|[-_\s])",
     re.IGNORECASE,
 )
-_BLOCKS = frozenset(
-    [
-        "p",
-        "li",
-        "dt",
-        "dd",
-        "td",
-        "th",
-        "caption",
-        "pre",
-        "h1",
-        "h2",
-        "h3",
-        "h4",
-        "h5",
-        "h6",
-        "blockquote",
-        "div",
-        "figcaption",
-        "summary",
-    ]
-)
+_BLOCKS = frozenset({
+    "p", "li", "dt", "dd", "td", "th", "caption", "pre", "h1", "h2", "h3", "h4", "h5", "h6", "blockquote", "div",
+    "figcaption", "summary",
+})  # fmt: skip
 _CONTAINERS = frozenset({"body", "main", "article", "section", "div", "form", "center", "font", "span"})
 _MIN_SHARE = 0.25
 _REGION_SHARE = 0.95

@@ -1,7 +1,8 @@
 """The natural language of a text: by script where the script decides, else by py3langid (a naive Bayes model over
 byte n-grams, Lui & Baldwin 2012; 4.5 MB, offline).
 
-A document's own statement is better than any guess and is asked first by the loaders.
+A document's own statement is better than any guess, save one: "en" is what templates and word processors state when
+nobody chose, and it is not believed of words in another script.
 """
 
 from __future__ import annotations
@@ -66,6 +67,18 @@ def detect_language(text: str) -> str:
         return UNKNOWN
     language, confidence = _identifier().classify(sample)
     return str(language) if confidence >= _MIN_CONFIDENCE else UNKNOWN
+
+
+def language_of(stated: str | None, text: str) -> str:
+    """Return the stated language (ISO 639), or the detected one where none is stated or where it cannot be."""
+    if stated is not None and stated != "en":
+        return stated
+    detected = detect_language(text)
+    if stated is None:
+        return detected
+    letters = [letter for letter in text[:_SAMPLE] if letter.isalpha()]
+    latin = sum(letter < "\u0250" for letter in letters)
+    return detected if detected != UNKNOWN and 2 * latin < len(letters) else stated
 
 
 @functools.cache

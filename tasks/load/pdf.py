@@ -1,20 +1,20 @@
 """PDF: the text of its pages as Markdown, in reading order, with the offset at which each page begins.
 
 PyMuPDF below 2.0 (AGPL-3.0 or commercial) reads the file. Damaged files that MuPDF could repair are loaded and
-flagged ``repaired``: parts of them may be missing without a trace.
+flagged ``repaired``, and ``damaged`` where MuPDF reported parts that it could not read.
 """
 
 from __future__ import annotations
 
-import datetime as dt
 import re
+import threading
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
 from schemas.documents import LoadedDocument, Metadata
 from schemas.errors import PermanentError
-from tasks.load.language import detect_language
+from tasks.load.language import language_of
 from tasks.load.normalisation import language_code, normalise, title_of
 from tasks.load.pdf_blocks import Block, blocks, is_list_item, joint
 from tasks.load.pdf_headings import OutlineEntry, heading_levels
@@ -22,6 +22,9 @@ from tasks.load.pdf_lines import Page, read_page, without_furniture
 from tasks.load.pdf_tables import Table, ruled_tables
 
 REPAIRED = "repaired"
+DAMAGED = "damaged"
+
+_MIN_TABLE_LINES = 4
 
 _NO_TITLE = re.compile(
     r"untitled.*|title|document\s*\d*|no title|microsoft (?:word|powerpoint|excel) - .*|powerpoint presentation"
@@ -29,6 +32,13 @@ _NO_TITLE = re.compile(
     r"|print(?:ing)?|layout \d+|arxiv:.*|.{0,2}",
     re.IGNORECASE,
 )
+# MuPDF's words for what is lost; it goes on reading after each. (Broken cross references are repaired without loss.)
+_LOSS = re.compile(
+    r"cannot (?:load|parse) |not a stream|non-page object|premature end|zlib error|page may not be correct"
+    r"|error in content stream|corrupt object|ignoring broken object|read error"
+)
+# PyMuPDF supports one thread at a time, and MuPDF's messages are those of the process.
+_ONE_AT_A_TIME = threading.Lock()
 _MARKUP = re.compile(r"^(\s{0,3})(#{1,6}(?:\s|$)|`{3}|~{3})")
 _BULLET = re.compile(r"[•●▪■◦○‣⁃∙·➢✓✔►\ufffd\ue000-\uf8ff*–—-]\s+(?=\S)")
 _HYPHENATED = re.compile(r"[^\W\d_][\w]*(?:-[\w]+)+")
@@ -40,14 +50,20 @@ def load_pdf(data: bytes, uri: str, max_pages: int) -> LoadedDocument:
     Raises:
         PermanentError: password-protected, broken beyond repair, more than ``max_pages``, or a scan without text.
     """
+    with _ONE_AT_A_TIME:
+        return _open(data, uri, max_pages)
+
+
+def _open(data: bytes, uri: str, max_pages: int) -> LoadedDocument:
     import pymupdf
 
     pymupdf.TOOLS.mupdf_display_errors(False)
     pymupdf.TOOLS.mupdf_display_warnings(False)
+    pymupdf.TOOLS.reset_mupdf_warnings()
     pymupdf.no_recommend_layout()  # else find_tables advertises another package on stdout
     try:
         document = pymupdf.open(stream=data, filetype="pdf")
-    except (RuntimeError, ValueError) as error:  # PyMuPDF's own errors derive from RuntimeError
+    except _errors() as error:
         raise _broken(uri, error) from error
     with document:
         if document.needs_pass:
@@ -65,8 +81,24 @@ def load_pdf(data: bytes, uri: str, max_pages: int) -> LoadedDocument:
                     hint="divide the file, or raise load.max_pages",
                 )
             return _load(document, uri)
-        except (RuntimeError, ValueError, AssertionError) as error:
+        except _errors() as error:
             raise _broken(uri, error) from error
+
+
+def _errors() -> tuple[type[Exception], ...]:
+    """Return what PyMuPDF raises on damaged files: its own errors (RuntimeError), MuPDF's, and plain Python ones."""
+    from pymupdf import mupdf
+
+    return (
+        RuntimeError,
+        ValueError,
+        AssertionError,
+        TypeError,
+        IndexError,
+        KeyError,
+        ArithmeticError,
+        mupdf.FzErrorBase,
+    )
 
 
 def _broken(uri: str, error: Exception) -> PermanentError:
@@ -78,15 +110,16 @@ def _broken(uri: str, error: Exception) -> PermanentError:
 
 
 def _load(document: Any, uri: str) -> LoadedDocument:
-    pages, tables, unreadable = _read_pages(document)
-    empty = [number for number, page in enumerate(pages) if not page.lines]
-    if len(empty) == len(pages):
+    import pymupdf
+
+    pages, tables, page_flags = _read_pages(document)
+    messages = pymupdf.TOOLS.mupdf_warnings()
+    if not any(page.lines for page in pages):
         raise PermanentError(
             "no page has a text layer; scans are not read, since OCR is not supported yet",
             document=uri,
             hint="run OCR on the file first (for example `ocrmypdf in.pdf out.pdf`)",
         )
-    scanned = sum(1 for number in empty if number not in unreadable and document.get_page_images(number))
     found = blocks(without_furniture(pages), tables)
     levels = heading_levels(found, _outline(document))
     words = {word for page in pages for line in page.lines for word in _HYPHENATED.findall(line.text.lower())}
@@ -95,43 +128,52 @@ def _load(document: Any, uri: str) -> LoadedDocument:
         writer.write(block, levels.get(index))
     text, offsets = writer.finish()
     flags = [REPAIRED] if document.is_repaired else []
-    if scanned:
-        flags.append(f"pages-without-text:{scanned}")
-    if unreadable:
-        flags.append(f"pages-unreadable:{len(unreadable)}")
+    if _LOSS.search(messages):
+        flags.append(DAMAGED)
+    flags.extend(page_flags)
     if unmapped := text.count("\ufffd"):
         flags.append(f"undecodable:{unmapped}")
     if 2 * unmapped > len(text):
         raise PermanentError(
             "most letters of the text layer have no Unicode value", document=uri, hint="run OCR on the file first"
         )
+    # No date: CreationDate and ModDate are the clock of the program that wrote the file.
     metadata = Metadata(
         type="pdf",
         title=_title(document, found, levels),
-        language=language_code(_catalog_language(document)) or detect_language(text),
-        date=_stated_date(document),
+        language=language_of(language_code(_catalog_language(document)), text),
     )
     return LoadedDocument(text=text, metadata=metadata, pages=offsets, flags=tuple(flags))
 
 
-def _read_pages(document: Any) -> tuple[list[Page], list[list[Table]], set[int]]:
-    """Read all pages; a page that MuPDF cannot read stays empty, and its number is in the third result."""
+def _read_pages(document: Any) -> tuple[list[Page], list[list[Table]], list[str]]:
+    """Read the lines and ruled tables of all pages; a page that MuPDF cannot read stays empty. The last are flags."""
     pages: list[Page] = []
     tables: list[list[Table]] = []
-    unreadable: set[int] = set()
+    unreadable = scanned = tables_unreadable = 0
     for number in range(document.page_count):
+        read, found = Page(0.0, 0.0, ()), list[Table]()
         try:
             page = document.load_page(number)
             read = read_page(page)
-            found = ruled_tables(page) if read.upright and len(read.lines) >= 4 else []
-        except (RuntimeError, ValueError, AssertionError):
-            unreadable.add(number)
-            read, found = Page(0.0, 0.0, ()), []
+            scanned += not read.lines and bool(document.get_page_images(number))
+        except _errors():
+            unreadable += 1
+        if read.upright and len(read.lines) >= _MIN_TABLE_LINES:
+            try:
+                found = ruled_tables(page)
+            except _errors():
+                tables_unreadable += 1  # its lines are text all the same
         pages.append(read)
         tables.append(found)
-    if len(unreadable) == document.page_count:
+    if unreadable == document.page_count:
         raise RuntimeError("no page can be read")
-    return pages, tables, unreadable
+    counts = {
+        "pages-without-text": scanned,
+        "pages-unreadable": unreadable,
+        "tables-unreadable": tables_unreadable,
+    }
+    return pages, tables, [f"{name}:{count}" for name, count in counts.items() if count]
 
 
 def _outline(document: Any) -> list[OutlineEntry]:
@@ -155,11 +197,6 @@ def _title(document: Any, found: Sequence[Block], levels: dict[int, int]) -> str
     here = {index: level for index, level in sorted(levels.items()) if found[index].lines[0].page == page}
     highest = [index for index, level in here.items() if level == min(here.values())]
     return title_of(_joined(found[highest[0] if len(highest) == 1 else min(here)]))
-
-
-def _stated_date(document: Any) -> dt.date | None:
-    """Return nothing: CreationDate and ModDate are the clock of the program that wrote the file."""
-    return None
 
 
 def _joined(block: Block) -> str:

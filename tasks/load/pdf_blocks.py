@@ -6,10 +6,11 @@ a line that stops short, another size or weight, a list's marker.
 
 from __future__ import annotations
 
+import itertools
 import re
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from tasks.load.pdf_layout import Row, columns, rows
@@ -17,6 +18,8 @@ from tasks.load.pdf_lines import Line, Page, is_cjk
 from tasks.load.pdf_tables import MARKER, Table, aligned_tables, join_lines, merge_cells
 
 _SENTENCE_END = re.compile(r"[.!?:;。！？：；…][\"'”’»)\]）】」』]*$")
+_NUMBER_LABEL = re.compile(r"(?:[A-Z][a-z]+ )?(?:\d+[A-Z]?(?:\.\d+)*|[IVX]+|[A-Z])[.:]?")
+_CONTENTS_ENTRY = re.compile(r"… ?(?:\d{1,4}|[ivxlc]{1,6})$")
 _LIST_ITEM = re.compile(rf"{MARKER.pattern}\s+\S")
 
 
@@ -89,6 +92,8 @@ def _with_tables(page: Page, tables: Sequence[Table]) -> list[Line]:
 def _column_blocks(column: Sequence[Line], page: int, tables: Sequence[Table], *, code: bool) -> list[Block]:
     ruled = {table.markdown for table in tables}
     merged = [row if row.cells[0].text in ruled else merge_cells(row) for row in rows(column)]
+    if code:
+        merged = [_one_line(row) if all(cell.monospaced for cell in row.cells) else row for row in merged]
     result: list[Block] = []
     at = 0
     for start, end, markdown in aligned_tables(merged):
@@ -118,6 +123,7 @@ def _paragraphs(found: Sequence[Row], page: int, ruled: set[str], *, code: bool)
     prose = [line for line in lines if line.text not in ruled]
     width = (min((line.x0 for line in prose), default=0.0), max((line.x1 for line in prose), default=0.0))
     pitch = _line_pitch(prose)
+    typical = statistics.median(line.size for line in prose) if prose else 0.0
     result: list[Block] = []
     for line in lines:
         placed = Placed(line, page)
@@ -128,44 +134,61 @@ def _paragraphs(found: Sequence[Row], page: int, ruled: set[str], *, code: bool)
                 result[-1].lines.append(placed)
             else:
                 result.append(Block("code", [placed], width))
-        elif result and result[-1].kind == "prose" and not _breaks(result[-1], line, pitch):
+        elif result and result[-1].kind == "prose" and not _breaks(result[-1], line, pitch, typical):
             result[-1].lines.append(placed)
         else:
             result.append(Block("prose", [placed], width))
     return result
 
 
-def _as_line(row: Row) -> Line:
+def _one_line(row: Row) -> Row:
+    """Join the pieces of a line of code with as many spaces as there is room for."""
     first, *others = row.cells
     for cell in others:
+        advance = max(1.0, (cell.x1 - cell.x0) / len(cell.text))
+        gap = " " * max(1, round((cell.x0 - first.x1) / advance))
+        first = replace(first, text=first.text + gap + cell.text, x1=max(first.x1, cell.x1))
+    return Row((first,))
+
+
+def _as_line(row: Row) -> Line:
+    first, *others = row.cells
+    scattered = len(others) > 1 or (len(others) == 1 and not _NUMBER_LABEL.fullmatch(first.text))
+    for cell in others:
         first = join_lines(first, cell)
-    return first
+    return replace(first, scattered=scattered)
 
 
 def _line_pitch(lines: Sequence[Line]) -> float:
     """Return the usual distance between the lines of a paragraph, in units of the type size."""
     steps = [
         (below.middle - above.middle) / above.size
-        for above, below in zip(lines, lines[1:], strict=False)
+        for above, below in itertools.pairwise(lines)
         if abs(below.size - above.size) < 0.1 * above.size
         and 0.5 * above.size < below.middle - above.middle < 2.5 * above.size
     ]
     return min(1.9, max(1.0, statistics.median_low(steps))) if len(steps) >= 2 else 1.4
 
 
-def _breaks(block: Block, line: Line, pitch: float) -> bool:
+def _breaks(block: Block, line: Line, pitch: float, typical: float) -> bool:
     """Tell whether a new paragraph begins with ``line``."""
     last, size = block.last, block.last.size
-    if abs(line.size - size) > 0.12 * size or line.middle - last.middle > 1.3 * pitch * size or line.y0 < last.y0:
+    # The lines of a title stand wider apart than those of the text that the pitch was measured on.
+    step = (1.7 if size > 1.2 * typical else 1.3) * pitch * size
+    if abs(line.size - size) > 0.07 * size or line.middle - last.middle > step or line.y0 < last.y0:
+        return True
+    if _CONTENTS_ENTRY.search(last.text):
         return True
     if line.bold != last.bold and (last.bold or len(block.lines) > 1 or line.bold):
         return True
     if is_list_item(line.text):
         return True
+    ended = _SENTENCE_END.search(last.text) is not None
     left, right = block.width
     em = 0.8 * size
+    if line.x0 > left + em and abs(line.x0 + line.x1 - last.x0 - last.x1) < em:
+        return ended  # set about one middle: a title, a caption
     listed = is_list_item(block.first.text)
-    ended = _SENTENCE_END.search(last.text) is not None
     if line.x0 > last.x0 + em and not (listed and len(block.lines) == 1):
         # An indent begins a paragraph, unless all of it stands in the middle of the column.
         return ended or last.x0 < left + em
@@ -186,8 +209,9 @@ def _goes_on(block: Block, following: Block) -> bool:
     room = (right - last.x1) / max(1.0, right - left)
     if room > 0.2:
         return False
+    # A line that is its column's only one says nothing about the column's width.
     return (
-        room < 0.05
+        (room < 0.05 and len(block.lines) > 1)
         or first.text[0].islower()
         or last.text[-1] in "-\u2010,，、"
         or (is_cjk(first.text[0]) and is_cjk(last.text[-1]))

@@ -86,6 +86,8 @@ def _style(block: Block, body: float) -> Style | None:
         return None
     if letters < 2 or 2 * letters < len(text.replace(" ", "")) or text.endswith((",", ";", "，", "；")):
         return None
+    if any(placed.line.scattered for placed in block.lines):
+        return None  # the head of a table that could not be told from text
     bold = all(placed.line.bold for placed in block.lines)
     size = min(placed.line.size for placed in block.lines)
     if size >= _LARGER * body or (bold and size >= _BOLD_LARGER * body):

@@ -6,6 +6,7 @@ vertical writing) is turned so that its lines run to the right.
 
 from __future__ import annotations
 
+import itertools
 import re
 import statistics
 from collections import Counter, defaultdict
@@ -17,7 +18,9 @@ _BOLD_FLAG, _MONOSPACED_FLAG = 16, 8
 _BOLD_NAME = re.compile(r"bold|black|heavy|semibd|demi", re.IGNORECASE)
 _SPACE = re.compile(r"[\s\u00a0\u00ad\u2000-\u200b\u202f\u205f\u3000]+")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_LEADERS = re.compile(r"(?:\s?[.…·_]){5,}\s?")
+# A bullet of a symbol font: of private use, or without any Unicode value.
+_SYMBOL_BULLET = re.compile(r"^[\ufffd\ue000-\uf8ff]{1,2} ?(?=\w)")
+_LEADERS = re.compile(r"(?:\s?[.…·⋯_]){5,}\s?")
 _DIGITS = re.compile(r"\d+|\b[ivxlc]+\b", re.IGNORECASE)
 _PAGE_NUMBER = re.compile(
     r"(?:page|p\.|seite|第)?\s*[-–—]?\s*(\d{1,6})\s*[-–—页頁]?\s*(?:(?:of|/|von|共)\s*(\d{1,6})\s*[页頁]?)?",
@@ -31,7 +34,13 @@ _MIN_REPEATS = 3
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A run of text on one baseline, as MuPDF parts them: a line of a column, or a cell of a table's row."""
+    """A run of text on one baseline, as MuPDF parts them: a line of a column, or a cell of a table's row.
+
+    Attributes:
+        size: of most of its letters, rounded to half a point.
+        soft_hyphen: it ends with one (U+00AD), which is not in ``text``.
+        scattered: it was joined of pieces that stand apart, as the cells of a table's row do.
+    """
 
     text: str
     x0: float
@@ -42,6 +51,7 @@ class Line:
     bold: bool = False
     monospaced: bool = False
     soft_hyphen: bool = False
+    scattered: bool = False
 
     @property
     def middle(self) -> float:
@@ -125,7 +135,7 @@ def _read_line(line: dict[str, Any], way: tuple[int, int], width: float, height:
         return None
     raw = "".join(span["text"] for span in line["spans"])
     text = _SPACE.sub(" ", _CONTROL.sub("", raw)).strip()
-    text = _LEADERS.sub(" … ", text).strip()
+    text = _SYMBOL_BULLET.sub("• ", _LEADERS.sub(" … ", text).strip())
     if not text:
         return None
     letters = sum(len(span["text"].strip()) for span in spans)
@@ -176,14 +186,14 @@ def without_furniture(pages: Sequence[Page]) -> list[Page]:
             if _in_margin(line, page):
                 places[line.y0 > page.height / 2, _DIGITS.sub("#", line.text)].append((number, line))
     furniture: set[tuple[int, Line]] = set()
-    repeats = min(_MIN_REPEATS, max(2, len(pages)))
+    repeats = min(_MIN_REPEATS, max(2, sum(1 for page in pages if page.lines)))
     for found in places.values():
         if len(found) < repeats:
             continue
         place = statistics.median_low(line.y0 for _, line in found)
         same = [(number, line) for number, line in found if abs(line.y0 - place) <= _SAME_PLACE]
         numbers = sorted({number for number, _ in same})
-        near = sum(1 for a, b in zip(numbers, numbers[1:], strict=False) if b - a <= 2)
+        near = sum(1 for a, b in itertools.pairwise(numbers) if b - a <= 2)
         if len(numbers) >= repeats and 2 * near >= len(numbers) - 1:
             furniture.update(same)
     furniture |= _repeated_ends(pages, repeats)

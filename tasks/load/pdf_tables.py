@@ -7,9 +7,10 @@ financial statements of this world): found here among the rows of a column.
 
 from __future__ import annotations
 
+import itertools
 import re
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +26,7 @@ _RULE = 1.5
 _LINE_STEP = 1.5
 _MIN_RULE = 12.0
 _SHADING = 0.8
+_MAX_RULES = 400
 _PREFIX = re.compile(r"[$€£¥₹(]|US\$|RMB|USD")
 _SUFFIX = re.compile(r"[)%]|\)%|bps|pts")
 MARKER = re.compile(r"(?:[•●▪■◦○‣⁃∙·➢✓✔►\ufffd\ue000-\uf8ff*–—-]|\(?\d{1,3}[.)]|\(?(?:[A-Za-z]|[ivxIVX]{1,5})\))")
@@ -63,15 +65,19 @@ def ruled_tables(page: Any) -> list[Table]:
         filled = [index for index in range(max(map(len, grid), default=0)) if any(row[index] for row in grid)]
         grid = [[row[index] for index in filled] for row in grid]
         # One row or column is a box around text; a grid that is mostly empty is the frame of a drawing.
-        if len(grid) < 2 or len(filled) < 2 or sum(map(bool, sum(grid, []))) < 0.3 * len(grid) * len(filled):
+        if (
+            len(grid) < 2
+            or len(filled) < 2
+            or sum(1 for row in grid for cell in row if cell) < 0.3 * len(grid) * len(filled)
+        ):
             continue
         tables.append(Table(markdown_table(grid), *map(float, found.bbox)))
     return tables
 
 
 def _has_grid(page: Any) -> bool:
-    across: set[float] = set()
-    down: set[float] = set()
+    across: set[int] = set()
+    down: set[int] = set()
     for drawing in page.get_cdrawings():
         fill = drawing.get("fill") if drawing.get("type") == "f" else None
         if fill is not None and sum(fill) > _SHADING * len(fill):
@@ -91,7 +97,8 @@ def _has_grid(page: Any) -> bool:
                 across.add(round(y0))
             elif abs(x1 - x0) <= _RULE and abs(y1 - y0) >= _MIN_RULE / 2:
                 down.add(round(x0))
-    return len(across) >= _MIN_ROWS and len(down) >= 2
+    # More rules than any table has are a chart or a map, and find_tables takes minutes for them.
+    return len(across) >= _MIN_ROWS and len(down) >= 2 and len(across) + len(down) <= _MAX_RULES
 
 
 # --- aligned -------------------------------------------------------------------------------------------------
@@ -197,7 +204,7 @@ def _aligned(run: Sequence[Row]) -> str | None:
 
 def _without_continuations(grid: list[list[str]], run: Sequence[Row]) -> list[list[str]]:
     """Join the further lines of cells to their first, where rows stand clearly wider apart than lines do."""
-    steps = [(b.cells[0].middle - a.cells[0].middle) / a.cells[0].size for a, b in zip(run, run[1:], strict=False)]
+    steps = [(b.cells[0].middle - a.cells[0].middle) / a.cells[0].size for a, b in itertools.pairwise(run)]
     wide = [step for step in steps if step > _LINE_STEP]
     if 2 * len(wide) < len(steps) or min(wide, default=0) < 1.2 * max((s for s in steps if s <= _LINE_STEP), default=9):
         return grid
@@ -227,7 +234,7 @@ def _continued(above: str, below: str) -> str:
     return f"{above} {below}".strip()
 
 
-def _merge(intervals: Any) -> list[tuple[float, float]]:
+def _merge(intervals: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
     merged: list[tuple[float, float]] = []
     for x0, x1 in sorted(intervals):
         if merged and x0 <= merged[-1][1]:
@@ -246,7 +253,7 @@ def _columns_of(cell: Line, intervals: Sequence[tuple[float, float]], *, spread:
     return over if spread else over[:1]
 
 
-def _more_header(grid: Sequence[Sequence[str]]) -> Any:
+def _more_header(grid: Sequence[Sequence[str]]) -> Iterator[Sequence[str]]:
     """Yield the rows after the first that still belong to the header: nothing on the left, or only years."""
     for line in grid[1:_MAX_HEADER_ROWS]:
         numbers = [cell for cell in line[1:] if _NUMBER.fullmatch(cell)]

@@ -31,7 +31,7 @@ def text_title(text: str) -> str | None:
     start = len(text) - len(text.lstrip())
     first, _, rest = text[start:].partition("\n")
     second = rest.partition("\n")[0]
-    candidate = first.strip()
+    candidate = first.strip().lstrip("#").strip()  # some write Markdown under any name
     if not rest.strip() or len(candidate) >= _MAX_TITLE or not any(map(str.isalpha, candidate)):
         return None
     if _UNDERLINE.fullmatch(second):
