@@ -1,9 +1,9 @@
 """How many tokens lie between two offsets: one tokenisation per document, then binary search.
 
 The tokenizer is by far the slowest part of chunking (2-3.5 MB/s against ~9 MB/s for Markdown's blocks), so the text
-goes through it once and most sizes are differences of ranks. Between white space, such a difference is what the tokenizer
-counts for the span alone, but for its first word: many tokenizers join a word with the space before it. That word has
-one token per byte at most, so where they would fit as well nothing needs to be counted again; else ``fits`` does.
+goes through it once, and most sizes are differences of ranks. Between white space such a difference is what the
+tokenizer counts for the span alone, but for its first word, which many tokenizers join with the space before it. A
+word has one token per byte at most; where even that many would fit, nothing is counted again.
 """
 
 from __future__ import annotations
