@@ -23,6 +23,9 @@ _CRUMB = 0.15
 _HALF_FULL = 0.5
 """A child of this share may end before a block that has to be cut anyway."""
 
+_NARROW = 1.6
+"""A rest above this many limits leaves too little choice of where to part it in two: it is cut as if more followed."""
+
 _OPENS = re.compile(r"\s*<[A-Za-z][^<>]*>\s*\Z")
 _CLOSES = re.compile(r"\s*(?:</[A-Za-z][\w-]*>|/{3,}|:{3,}|-{3,})\s*\Z")
 _SPACES = re.compile(r"\s*")
@@ -79,16 +82,18 @@ class _Packer:
         characters = CHARACTERS_PER_TOKEN * tokens
         high = max(min(index.advance(start, tokens), start + characters, end), start + 1)
         total = max(index.size(start, end) / tokens, (end - start) / characters)
-        if total > 2:
-            cut = self._block_border(start, end, start, high, high, tokens)
-            return cut or self._inner_border(start, self._share(start, end, tokens, _HALF_FULL), high, high)
-        middle = min(self._share(start, end, tokens, total / 2), high)
-        low = min(max(index.retreat(end, tokens), end - characters), high - 1)
-        return (
-            self._block_border(start, end, low, high, middle, tokens)
-            or self._block_border(start, end, start, high, high, tokens)
-            or self._inner_border(start, max(low, (start + middle) // 2), high, middle)
-        )
+        if total <= 2:
+            middle = min(self._share(start, end, tokens, total / 2), high)
+            low = min(max(index.retreat(end, tokens), end - characters), high - 1)
+            cut = self._block_border(start, end, low, high, middle, tokens)
+            if cut is not None:
+                return cut
+        cut = self._block_border(start, end, start, high, high, tokens)
+        if cut is not None:
+            return cut
+        if total <= _NARROW:
+            return self._inner_border(start, max(low, (start + middle) // 2), high, middle)
+        return self._inner_border(start, self._share(start, end, tokens, _HALF_FULL), high, high)
 
     def _share(self, start: int, end: int, tokens: int, share: float) -> int:
         """Return the offset at which a child from ``start`` has this share of its limit."""
