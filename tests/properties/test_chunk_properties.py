@@ -31,7 +31,8 @@ FRAGMENTS = st.sampled_from(
     ]
 )  # fmt: skip
 CHARACTERS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
-TEXTS = st.lists(FRAGMENTS | CHARACTERS, max_size=60).map("".join)
+PIECES = st.builds(lambda piece, times: piece * times, FRAGMENTS | CHARACTERS, st.sampled_from([1, 1, 1, 2, 9, 40]))
+TEXTS = (st.lists(PIECES, max_size=5) | st.lists(PIECES, min_size=15, max_size=50)).map("".join)
 CONFIGS = st.builds(
     ChunkConfig,
     child_tokens=st.integers(16, 64) | st.just(180),
