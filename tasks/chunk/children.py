@@ -23,6 +23,9 @@ _CRUMB = 0.15
 _HALF_FULL = 0.5
 """A child of this share may end before a block that has to be cut anyway."""
 
+_CODE_FULL = 0.35
+"""Code is cut less evenly: a gap between two functions is worth more than a full child."""
+
 _NARROW = 1.6
 """A rest above this many limits leaves too little choice of where to part it in two: it is cut as if more followed."""
 
@@ -93,7 +96,8 @@ class _Packer:
             return cut
         if total <= _NARROW:
             return self._inner_border(start, max(low, (start + middle) // 2), high, middle)
-        return self._inner_border(start, self._share(start, end, tokens, _HALF_FULL), high, high)
+        share = _CODE_FULL if self._straddling(high).kind == "code" else _HALF_FULL
+        return self._inner_border(start, self._share(start, end, tokens, share), high, high)
 
     def _share(self, start: int, end: int, tokens: int, share: float) -> int:
         """Return the offset at which a child from ``start`` has this share of its limit."""

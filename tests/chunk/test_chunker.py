@@ -175,7 +175,7 @@ def test_a_cut_never_parts_a_letter_from_its_accent() -> None:
 
 @pytest.mark.parametrize("text", ["x" * 5_000_000, "xy " * 1_700_000, "中" * 300_000], ids=["one word", "words", "zh"])
 def test_a_huge_line_ends_and_takes_linear_time(text: str) -> None:
-    """langchain, litellm#38980, mempalace#2056: chunking that never ends."""
+    """litellm#38980, mempalace#2056: chunking that never ends."""
     begin = time.process_time()
     chunked = chunk(text, config=ChunkConfig())
     seconds = time.process_time() - begin
