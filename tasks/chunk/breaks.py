@@ -1,8 +1,8 @@
 """Where a block that is too large may be cut: the border that hurts least within a window of characters.
 
-Each kind of block has its own order of borders, strongest first: a table breaks between rows, code at blank lines
-before something unindented, prose after a sentence (English or Chinese). What has none of them breaks at a space, at
-a punctuation mark, and at last between any two code points that are not one character for a reader.
+Each kind of block has its own order of borders, strongest first: a table breaks between rows, code at the blank
+lines before what is indented least, prose after a sentence (English or Chinese). What has none of them breaks at a
+space, at a punctuation mark, and at last between any two code points that are not one character for a reader.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _BORDERS: dict[ChunkKind, tuple[re.Pattern[str], ...]] = {
     "prose": _PROSE,
     "list": (re.compile(r"\n\s*(?=(?:[-*+]|\d{1,9}[.)])\s)"), *_PROSE),
     "table": (_LINE, re.compile(r"\|\s*"), *_PROSE[2:]),
-    "code": (re.compile(r"\n[^\S\n]*\n+(?=[^\s})\]])"), _EMPTY_LINE, _LINE, _SPACE, _MARK),
+    "code": (_EMPTY_LINE, _LINE, _SPACE, _MARK),
 }
 
 
@@ -46,11 +46,23 @@ def best_break(text: str, low: int, high: int, target: int, kind: ChunkKind, pre
         preferred: borders known beforehand, stronger than all others.
     """
     found = _nearest(text, preferred, low, high, target)
+    if found is None and kind == "code":
+        found = _nearest(text, _outermost_gaps(text, low, high), low, high, target)
     for border in _BORDERS[kind]:
         if found is not None:
             return found
         found = _nearest(text, (match.end() for match in border.finditer(text, low, high)), low, high, target)
     return _before_cluster(text, low, target) if found is None else found
+
+
+def _outermost_gaps(text: str, low: int, high: int) -> list[int]:
+    """Return where a blank line is followed by the least indented line that does not just close something."""
+    gaps: dict[int, list[int]] = {}
+    for match in _EMPTY_LINE.finditer(text, low, high):
+        if match.end() < len(text) and text[match.end()] not in "})]":
+            indentation = match.end() - text.rindex("\n", match.start(), match.end())
+            gaps.setdefault(indentation, []).append(match.end())
+    return gaps[min(gaps)] if gaps else []
 
 
 def _nearest(text: str, offsets: Iterable[int], low: int, high: int, target: int) -> int | None:

@@ -23,6 +23,14 @@ _CRUMB = 0.15
 _HALF_FULL = 0.5
 """A child of this share may end before a block that has to be cut anyway."""
 
+_CODE_FULL = 0.35
+"""Code is cut less evenly: a gap between two functions is worth more than a full child."""
+
+_NARROW = 1.6
+"""A rest above this many limits leaves too little choice of where to part it in two: it is cut as if more followed."""
+
+_OPENS = re.compile(r"\s*<[A-Za-z][^<>]*>\s*\Z")
+_CLOSES = re.compile(r"\s*(?:</[A-Za-z][\w-]*>|/{3,}|:{3,}|-{3,})\s*\Z")
 _SPACES = re.compile(r"\s*")
 
 
@@ -77,16 +85,19 @@ class _Packer:
         characters = CHARACTERS_PER_TOKEN * tokens
         high = max(min(index.advance(start, tokens), start + characters, end), start + 1)
         total = max(index.size(start, end) / tokens, (end - start) / characters)
-        if total > 2:
-            cut = self._block_border(start, end, start, high, high, tokens)
-            return cut or self._inner_border(start, self._share(start, end, tokens, _HALF_FULL), high, high)
-        middle = min(self._share(start, end, tokens, total / 2), high)
-        low = min(max(index.retreat(end, tokens), end - characters), high - 1)
-        return (
-            self._block_border(start, end, low, high, middle, tokens)
-            or self._block_border(start, end, start, high, high, tokens)
-            or self._inner_border(start, max(low, (start + middle) // 2), high, middle)
-        )
+        if total <= 2:
+            middle = min(self._share(start, end, tokens, total / 2), high)
+            low = min(max(index.retreat(end, tokens), end - characters), high - 1)
+            cut = self._block_border(start, end, low, high, middle, tokens)
+            if cut is not None:
+                return cut
+        cut = self._block_border(start, end, start, high, high, tokens)
+        if cut is not None:
+            return cut
+        if total <= _NARROW:
+            return self._inner_border(start, max(low, (start + middle) // 2), high, middle)
+        share = _CODE_FULL if self._straddling(high).kind == "code" else _HALF_FULL
+        return self._inner_border(start, self._share(start, end, tokens, share), high, high)
 
     def _share(self, start: int, end: int, tokens: int, share: float) -> int:
         """Return the offset at which a child from ``start`` has this share of its limit."""
@@ -99,17 +110,32 @@ class _Packer:
         first = bisect_left(self._starts, max(low, start + 1))
         after = bisect_right(self._starts, high)
         crumb = self._share(start, end, tokens, _CRUMB)
-        for i in sorted(range(first, after), key=lambda i: (abs(self._starts[i] - target), -i)):
+        half = self._share(start, end, tokens, _HALF_FULL)
+
+        def order(i: int) -> tuple[bool, int, int]:
+            apart = self._starts[i] >= half and not self._belong_together(i)
+            return not apart, abs(self._starts[i] - target), -i
+
+        for i in sorted(range(first, after), key=order):
             border = self._starts[i]
             before = self._blocks[i - 1]
             if border < crumb or before.heading:
                 continue
             if before.kind not in ("code", "table") and self._is_crumb(border, end, tokens):
                 continue
-            if i == after - 1 and border < self._share(start, end, tokens, _HALF_FULL) and self._is_large(i, tokens):
+            if i == after - 1 and border < half and self._is_large(i, tokens):
                 continue
             return border
         return None
+
+    def _belong_together(self, i: int) -> bool:
+        """Tell whether block ``i`` is announced by the one before ("for example:"), or only closes it."""
+        before, block = self._blocks[i - 1], self._blocks[i]
+        return (
+            self._text[before.end - 1] in ":："
+            or _OPENS.match(self._text, before.start, min(before.end, before.start + 400)) is not None
+            or _CLOSES.match(self._text, block.start, min(block.end, block.start + 40)) is not None
+        )
 
     def _is_crumb(self, start: int, end: int, tokens: int) -> bool:
         return self._share(start, end, tokens, _CRUMB) >= end

@@ -11,6 +11,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from tasks.chunk.blocks import paragraph_blocks
 
@@ -39,13 +40,27 @@ class Unit:
 
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _LINE_END = re.compile(r"\r\n|\r|\n")
+_MODIFIERS = (
+    r"(?:(?:export|default|declare|pub(?:\([^()\n]*\))?|public|private|protected|internal|static|final|abstract|"
+    r"async|unsafe|extern(?:[ ]\"[^\"\n]*\")?|inline|constexpr|sealed|open|data|partial|override|virtual)[ ]+)*"
+)
+_FUNCTIONS_AND_TYPES = r"(?:function\*?|class|def|fn|func|fun|struct|interface|enum|trait|record|protocol)"
+_TOP_ONLY = r"(?:type|typedef|const|module|mod|namespace|object|macro_rules!|#define|create[ ](?:table|view|function))"
+_NAME = r"(?:\([^()\n]*\)[ ]*)?(?:<[^<>\n]*>[ ]*)?(?:(?:class|struct|fn|if not exists)[ ]+)?([A-Za-z_$][\w$]*)"
+_IMPL = r"(?:unsafe[ ]+)?impl(?:<[^>\n]*>)?[ ]+(?:[^{\n]{0,120}?[ ]for[ ]+)?(?:\w+::)*([A-Za-z_]\w*)"
+# `int main(int argc)`, `void Shape::draw()`: no keyword, but a type, a name, a bracket, and no semicolon after it.
+_TYPED = (
+    r"(?!(?:return|else|new|throw|await|case|goto|using|import|package)\b)"
+    r"[A-Za-z_][\w:<>,\[\]*&. ]{0,200}[ *&](?:\w+::)*([A-Za-z_]\w*)\([^;\n]*$"
+)
+# The name is the last group that matched.
+_DEFINES_TOP = re.compile(
+    rf"^(?:{_MODIFIERS}(?:{_FUNCTIONS_AND_TYPES}|{_TOP_ONLY})[ ]+{_NAME}|{_IMPL}|{_TYPED})",
+    re.MULTILINE | re.IGNORECASE,
+)
 _DEFINES = re.compile(
-    r"^(?:(?:export|default|declare|pub(?:\([^()\n]*\))?|public|private|protected|internal|static|final|abstract|"
-    r"async|unsafe|extern(?:[ ]\"[^\"\n]*\")?|inline|constexpr|sealed|open|data|partial|override)[ ]+)*"
-    r"(?:function\*?|class|def|fn|func|fun|struct|interface|enum|trait|impl|type|typedef|const|static|module|mod|"
-    r"namespace|protocol|object|record|macro_rules!|#define|create[ ](?:table|view|function|index))[ ]+"
-    r"(?:\([^()\n]*\)[ ]*)?(?:<[^<>\n]*>[ ]*)?(?:class[ ]+|struct[ ]+|fn[ ]+|if not exists[ ]+)?"
-    r"([A-Za-z_$][\w$]*)",
+    rf"^(?:(?:[ \t]{{0,8}}{_MODIFIERS}{_FUNCTIONS_AND_TYPES}|{_MODIFIERS}{_TOP_ONLY})[ ]+{_NAME}|{_IMPL}"
+    rf"|(?:[ \t]{{0,8}}(?:public|private|protected)[ ]+)?{_TYPED})",
     re.MULTILINE | re.IGNORECASE,
 )
 _CLOSER = re.compile(r"[})\]]|end\b|else\b|elif\b|except\b|finally\b|catch\b|\{")
@@ -67,7 +82,11 @@ def units(text: str, syntax: str | None) -> tuple[Unit, ...]:
 def definitions(text: str, syntax: str | None) -> tuple[str, ...]:
     """Return the names that a file defines, in order of definition, each once, 200 at most."""
     module = _parse(text) if syntax == "python" else None
-    names = _python_names(module.body) if module is not None else (match[1] for match in _DEFINES.finditer(text))
+    names = (
+        _python_names(module.body)
+        if module is not None
+        else (match[match.lastindex or 0] for match in _DEFINES.finditer(text))
+    )
     found: dict[str, None] = {}
     for name in names:
         found.setdefault(name)
@@ -149,5 +168,5 @@ def _regions(text: str) -> Iterator[Unit]:
 
 
 def _named(text: str, start: int, end: int) -> Unit:
-    names = [match[1] for match in _DEFINES.finditer(text, start, end)][:2]
+    names = [match[match.lastindex or 0] for match in islice(_DEFINES_TOP.finditer(text, start, end), 2)]
     return Unit(start, end, (names[0],) if len(names) == 1 else ())

@@ -58,8 +58,10 @@ def _part(body: list[Span], level: int, index: TokenIndex, limit: int) -> Iterat
     first = 0
     while first < len(body):
         after = first + 1
-        while after < len(body) and _fits(body[first : after + 1], index, limit):
+        while after < len(body) and index.may_fit(body[first].start, body[after].end, limit):
             after += 1
+        while not _fits(body[first:after], index, limit):
+            after -= 1
         if after < len(body) and index.size(body[first].start, body[-1].end) <= 2 * limit:
             after = _halve(body, first, after, index, limit)
         group = body[first:after]

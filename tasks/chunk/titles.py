@@ -31,7 +31,7 @@ def plain_title(source: str) -> str:
         kept.append(literal)
         return f"\ue000{len(kept) - 1}\ue001"
 
-    title = source[: 8 * MAX_TITLE].replace("\ue000", "").replace("\ue001", "")
+    title = source[: 4 * MAX_TITLE].replace("\ue000", "").replace("\ue001", "")
     title = _ATTRIBUTES.sub("", title)
     title = _CODE_SPAN.sub(lambda match: keep(match[2].strip()), title)
     title = _ESCAPE.sub(lambda match: keep(match[1]), title)

@@ -57,21 +57,15 @@ def structural_context(
     def fits(text: str) -> bool:
         return tokenizer.count(text) <= limit
 
-    lines: list[str] = []
-    if columns:
-        line = _fill("Columns: ", _cells(columns), " | ", lambda text: tokenizer.count(text) <= max(limit // 2, 1))
-        lines = [line] if line else []
-    path = _path(title, span, chunk)
-    if path:
-        rest = limit - tokenizer.count(lines[0]) if lines else limit
-        placed = _place(path, tokenizer, rest)
-        lines = [placed, *lines] if placed else lines
-    if definitions:
-        head = "".join(f"{line}\n" for line in lines)
-        named = _fill(f"{head}Defines: ", definitions, ", ", fits)
-        return named or "\n".join(lines)
-    text = "\n".join(lines)
-    return text if fits(text) else ""
+    # Half of the room at most is for columns: without its path a table's row says even less.
+    told = _fill("Columns: ", _cells(columns or ""), " | ", lambda text: tokenizer.count(text) <= limit // 2)
+    path = _place(_path(title, span, chunk), tokenizer, limit - tokenizer.count(told))
+    context = ""
+    for line in (path, told):
+        longer = f"{context}\n{line}".strip()
+        context = longer if fits(longer) else context
+    head = f"{context}\nDefines: " if context else "Defines: "
+    return _fill(head, definitions, ", ", fits) or context
 
 
 def table_header(text: str, table_start: int) -> str | None:
@@ -143,9 +137,8 @@ def _path(title: str | None, span: Span, chunk: str) -> list[str]:
     if span.kind == "code" and headings and headings[-1].isidentifier() and _names(chunk, headings[-1]):
         headings.pop()
     title = " ".join((title or "").split())
-    repeated = {_folded(span.breadcrumb[0]), *begun} if span.breadcrumb else begun
-    shown = title and (_folded(title) not in repeated or (headings and _folded(title) != _folded(headings[0])))
-    return [title, *headings] if shown else headings
+    repeated = begun | {_folded(heading) for heading in span.breadcrumb[:1]}
+    return [title, *headings] if title and _folded(title) not in repeated else headings
 
 
 def _folded(title: str) -> str:
@@ -178,18 +171,25 @@ def _place(path: list[str], tokenizer: Tokenizer, limit: int) -> str:
     whole = _SEPARATOR.join(path)
     if tokenizer.count(whole) <= limit:
         return whole
-    share = limit if len(path) == 1 else limit // 2
-    short = [_shorten(entry, tokenizer, share) for entry in path]
-    # In order of worth: the nearest heading, the title, then outwards from the chunk.
-    order = [len(path) - 1, *([0] if len(path) > 1 else []), *range(len(path) - 2, 0, -1)]
+    if len(path) == 1:
+        return _shorten(path[0], tokenizer, limit)
+    # The two ends share the room; what one does not need the other gets.
+    room = limit - tokenizer.count(_SEPARATOR)
+    first, last = path[0], path[-1]
+    short = [
+        _shorten(first, tokenizer, max(room // 2, room - tokenizer.count(last))),
+        *path[1:-1],
+        _shorten(last, tokenizer, max(room // 2, room - tokenizer.count(first))),
+    ]
+    # In order of worth: the nearest heading, the title (or outermost heading), then outwards from the chunk.
+    order = [len(path) - 1, 0, *range(len(path) - 2, 0, -1)]
     kept: list[int] = []
     for at in order:
         if not short[at]:
             continue
         candidate = sorted([*kept, at])
-        if tokenizer.count(_SEPARATOR.join(short[i] for i in candidate)) > limit:
-            break
-        kept = candidate
+        if tokenizer.count(_SEPARATOR.join(short[i] for i in candidate)) <= limit:
+            kept = candidate
     return _SEPARATOR.join(short[i] for i in kept)
 
 
