@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Lock
 from typing import Generic, Literal, TypeVar
 
@@ -18,7 +19,7 @@ import numpy.typing as npt
 
 from query.dense import VectorSearch, Way, search_dense
 from query.encoder import QueryEncoder, encode_question
-from query.fusion import Fused, Place, fuse, knows
+from query.fusion import Fused, Place, Points, fuse, knows, lift, min_max, reciprocal_ranks
 from query.lexical import LexicalSearch
 from query.ranking import NOTHING, Ranking
 from query.snapshot_reader import Passage, SnapshotReader
@@ -198,5 +199,8 @@ class Retriever:
 
     def _fuse(self, dense: Ranking, bm25: Ranking, mode: Mode) -> list[Fused]:
         config = self.config
-        dense_weight, bm25_weight = (config.dense_weight, config.bm25_weight) if mode == "hybrid" else (1.0, 1.0)
-        return fuse(dense, bm25, rrf_k=config.rrf_k, dense_weight=dense_weight, bm25_weight=bm25_weight)
+        points: Points = min_max if config.fusion == "min-max" else partial(reciprocal_ranks, k=config.rrf_k)
+        if mode != "hybrid":  # One side alone, as it is: what the other is compared with.
+            return fuse(dense, bm25, points)
+        fused = fuse(dense, bm25, points, dense_weight=config.dense_weight, bm25_weight=config.bm25_weight)
+        return lift(fused, self.reader.document_rows(), config.document_weight)

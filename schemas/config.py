@@ -116,6 +116,12 @@ class SearchConfig(Section):
     """The online path. Nothing here changes what is indexed."""
 
     candidates: int = operational(150, gt=0, description="Hits taken from each side before fusion.")
+    fusion: Literal["min-max", "rrf"] = operational(
+        "min-max", description="`min-max`: scaled scores are added; `rrf`: reciprocal ranks."
+    )
+    document_weight: float = operational(
+        0.4, ge=0, le=1, description="How far a passage is lifted towards the best passage of its document."
+    )
     rrf_k: int = operational(60, gt=0, description="Constant of reciprocal rank fusion (Cormack et al., 2009).")
     dense_weight: float = operational(1.0, ge=0, description="Weight of the dense side in fusion.")
     bm25_weight: float = operational(1.0, ge=0, description="Weight of the BM25 side in fusion.")
