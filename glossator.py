@@ -80,7 +80,7 @@ def index(
     json: JsonOption = False,
 ) -> None:
     """Index a folder: what is new or changed is embedded, and all of it published at once."""
-    from flows.index import describe, quarantine
+    from flows.report import describe, quarantine
     from tasks.plan.planner import PlanOptions, make_plan
     from tasks.plan.registry import list_sources, resolve_source
 

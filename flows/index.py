@@ -12,15 +12,15 @@ from __future__ import annotations
 import getpass
 import os
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from flows.meter import Meter
+from flows.report import describe, quarantine, report
 from flows.runner import Batches, Runner
 from schemas.errors import GlossatorError
 from schemas.plan import Plan
 from schemas.report import IndexReport
-from schemas.snapshot import STAGES, Failure, Flip, PartRef, Snapshot, Stage
+from schemas.snapshot import STAGES, Flip, PartRef, Snapshot, Stage
 from schemas.work import ShardJob
 from tasks.chunk.step import CHUNK
 from tasks.contextualize.step import CONTEXTUALIZE
@@ -28,7 +28,6 @@ from tasks.embed.step import EMBED
 from tasks.lake.lake import Lake
 from tasks.load.step import LOAD
 from tasks.plan.planner import PlanOptions, make_plan
-from tasks.plan.quarantine import record_failures
 from tasks.progress import listen, unlisten
 from tasks.publish.candidate import assemble, flip, verify
 from tasks.publish.passages import PASSAGES
@@ -132,40 +131,10 @@ def index(run: Runner, plan: Plan, options: PlanOptions, reason: str) -> IndexRe
     )
 
 
-def quarantine(lake: Lake, plan: Plan, failures: Sequence[Failure] = ()) -> None:
-    """Record what failed: what the plan knew, and what happened since."""
-    record_failures(
-        lake, [source.name for source in plan.sources], [*plan.failures, *failures], plan.workspace.stages["load"]
-    )
-
-
 def _again(lake: Lake, plan: Plan, options: PlanOptions) -> Plan:
     names = {source.name for source in plan.sources}
     listed = [spec for spec in plan.workspace.sources if spec.name in names]
     return make_plan(lake, plan.workspace.config, listed, options)
-
-
-def describe(lake: Lake, plan: Plan) -> IndexReport:
-    """Return the report of a plan with nothing to do: what is published stays."""
-    pointer, snapshot = lake.current_flip(), lake.current_snapshot()
-    assert pointer is not None and snapshot is not None
-    return report(plan, snapshot, pointer).model_copy(update={"chunks_reused": snapshot.counts.chunks})
-
-
-def report(plan: Plan, snapshot: Snapshot, pointer: Flip) -> IndexReport:
-    """Return the report of a plan and the snapshot that stands for it."""
-    skipped: Counter[str] = Counter()
-    for source in plan.sources:
-        skipped.update(source.skipped)
-    return IndexReport(
-        collection=snapshot.collection,
-        snapshot=snapshot.id,
-        flip=pointer.number,
-        documents=plan.counts,
-        chunks=snapshot.counts.chunks,
-        skipped=dict(sorted(skipped.items())),
-        failed=plan.failures,
-    )
 
 
 def _author() -> str:

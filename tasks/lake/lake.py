@@ -15,11 +15,13 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -181,17 +183,22 @@ class Lake:
         """Write a JSON document atomically."""
         self.storage.write(key, json.dumps(value, indent=1, ensure_ascii=False).encode())
 
-    def read_table(self, key: str) -> pa.Table | None:
+    def read_frame(self, key: str) -> pl.DataFrame | None:
         """Read an Arrow IPC file into memory; None where it does not exist."""
         try:
             data = self.storage.read(key)
         except NotFound:
             return None
-        return pa.ipc.open_file(pa.BufferReader(data)).read_all()
+        try:
+            return pl.read_ipc(io.BytesIO(data))
+        except (pl.exceptions.PolarsError, OSError) as error:
+            raise self._corrupt(key, error) from error
 
-    def write_table(self, key: str, table: pa.Table) -> None:
+    def write_frame(self, key: str, frame: pl.DataFrame) -> None:
         """Write an Arrow IPC file atomically."""
-        self.storage.write(key, ipc_bytes(table))
+        buffer = io.BytesIO()
+        frame.write_ipc(buffer, compression="uncompressed")
+        self.storage.write(key, buffer.getvalue())
 
 
 def ipc_bytes(table: pa.Table) -> bytes:

@@ -44,9 +44,9 @@ def _key(space: Workspace, job: ShardJob) -> str:
 
 def _compute(space: Workspace, job: ShardJob, key: str) -> PartRef:
     lake = lake_of(space)
-    plan = lake.read_table(job.plan)
+    plan = lake.read_frame(job.plan)
     assert plan is not None, f"plan {job.plan} is gone"
-    wanted = pl.DataFrame(pl.from_arrow(plan)).filter(pl.col("shard") == job.shard)
+    wanted = plan.filter(pl.col("shard") == job.shard)
     donors = _donor_rows(space, job, set(wanted["content_digest"]))
     sources = {spec.name: open_source(spec, space.config.load) for spec in space.sources}
     expect("load", wanted.height)

@@ -15,12 +15,20 @@ import polars as pl
 from schemas.errors import GlossatorError, PermanentError
 from schemas.identity import content_digest, document_id
 from schemas.snapshot import Failure
-from schemas.tables import LISTING
 from tasks.lake.lake import Lake
 from tasks.plan.source import Listing, Source
 
 RACY_NS = 2_000_000_000
-_HINT = ["uri", "size", "mtime_ns", "ctime_ns", "inode", "etag"]
+_HINT = {
+    "uri": pl.String,
+    "size": pl.Int64,
+    "mtime_ns": pl.Int64,
+    "ctime_ns": pl.Int64,
+    "inode": pl.UInt64,
+    "etag": pl.String,
+}
+_HINTS = {**_HINT, "seen_ns": pl.Int64, "content_digest": pl.String}
+"""Columns of tables.LISTING for Polars, which alone answers "nothing to do": pyarrow would bring pandas with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +58,11 @@ def digest_listing(lake: Lake, source: Source, listing: Listing, supported: pl.S
         supported: URIs that some loader takes.
     """
     columns = {name: [getattr(entry, name) for entry in listing.entries] for name in _HINT}
-    schema = {name: pl.DataFrame(pl.from_arrow(LISTING.empty_table())).schema[name] for name in _HINT}
-    entries = pl.DataFrame(columns, schema=schema).filter(pl.col("uri").is_in(supported.implode()))
-    hints = lake.read_table(hints_key(source.spec.name))
-    if hints is None:
-        hints = LISTING.empty_table()
-    trusted = pl.DataFrame(pl.from_arrow(hints)).filter(
+    entries = pl.DataFrame(columns, schema=_HINT).filter(pl.col("uri").is_in(supported.implode()))
+    trusted = _read_hints(lake, source.spec.name).filter(
         pl.col("seen_ns") - pl.max_horizontal("mtime_ns", "ctime_ns") > RACY_NS
     )
-    joined = entries.join(trusted, on=_HINT, how="left", maintain_order="left")
+    joined = entries.join(trusted, on=list(_HINT), how="left", maintain_order="left")
     stale = joined.filter(pl.col("content_digest").is_null())["uri"].to_list()
     digests, failures = _hash(source, stale)
     fresh = pl.DataFrame(
@@ -71,14 +75,20 @@ def digest_listing(lake: Lake, source: Source, listing: Listing, supported: pl.S
             seen_ns=pl.coalesce("seen_ns", pl.lit(listing.seen_ns)),
         )
         .filter(pl.col("content_digest").is_not_null())
-        .select(LISTING.names)
+        .select(list(_HINTS))
     )
     return DigestedListing(table, tuple(failures), len(stale))
 
 
 def remember_hints(lake: Lake, source: str, table: pl.DataFrame) -> None:
     """Record the hints for the next listing."""
-    lake.write_table(hints_key(source), table.to_arrow().cast(LISTING))
+    if not table.equals(_read_hints(lake, source)):
+        lake.write_frame(hints_key(source), table)
+
+
+def _read_hints(lake: Lake, source: str) -> pl.DataFrame:
+    hints = lake.read_frame(hints_key(source))
+    return pl.DataFrame(schema=_HINTS) if hints is None or dict(hints.schema) != _HINTS else hints
 
 
 def _hash(source: Source, uris: list[str]) -> tuple[dict[str, str], list[Failure]]:

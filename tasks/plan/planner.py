@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
-import pyarrow as pa
 
 from schemas.config import Config
 from schemas.errors import PlanRefused
@@ -117,8 +116,7 @@ def _published(lake: Lake, snapshot: Snapshot | None) -> pl.DataFrame:
         names = {name: pl.Int32 if name == "shard" else pl.String for name in _PUBLISHED}
         return pl.DataFrame(schema=names)
     path = lake.open_folder(f"catalog/{snapshot.catalog}") / "documents.arrow"
-    with pa.memory_map(str(path)) as file:
-        return pl.DataFrame(pl.from_arrow(pa.ipc.open_file(file).read_all().select(_PUBLISHED)))
+    return pl.read_ipc(path, columns=_PUBLISHED).select(_PUBLISHED)
 
 
 def _look(space: Workspace, lake: Lake, listed: Sequence[SourceSpec], published: pl.DataFrame) -> _Found:
@@ -241,9 +239,8 @@ def _jobs(
     if not todo:
         return shards, ()
     table = wanted.filter(pl.col("shard").is_in(todo))
-    columns = table.select(PLAN.names).to_arrow().cast(PLAN)
     plan = f"state/plans/{digest_rows(table.select('doc_id', 'content_digest', 'action', 'shard').iter_rows())}.arrow"
-    lake.write_table(plan, columns)
+    lake.write_frame(plan, table.select(PLAN.names))
     homes = dict(zip(published["doc_id"].to_list(), published["shard"].to_list(), strict=True))
     jobs = []
     for shard in todo:

@@ -1,0 +1,45 @@
+"""What a run says of itself: its report, and the record of what failed.
+
+Apart from ``index``, so that "nothing to do" is said without importing a single step.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from schemas.plan import Plan
+from schemas.report import IndexReport
+from schemas.snapshot import Failure, Flip, Snapshot
+from tasks.lake.lake import Lake
+from tasks.plan.quarantine import record_failures
+
+
+def quarantine(lake: Lake, plan: Plan, failures: Sequence[Failure] = ()) -> None:
+    """Record what failed: what the plan knew, and what happened since."""
+    record_failures(
+        lake, [source.name for source in plan.sources], [*plan.failures, *failures], plan.workspace.stages["load"]
+    )
+
+
+def describe(lake: Lake, plan: Plan) -> IndexReport:
+    """Return the report of a plan with nothing to do: what is published stays."""
+    pointer, snapshot = lake.current_flip(), lake.current_snapshot()
+    assert pointer is not None and snapshot is not None
+    return report(plan, snapshot, pointer).model_copy(update={"chunks_reused": snapshot.counts.chunks})
+
+
+def report(plan: Plan, snapshot: Snapshot, pointer: Flip) -> IndexReport:
+    """Return the report of a plan and the snapshot that stands for it."""
+    skipped: Counter[str] = Counter()
+    for source in plan.sources:
+        skipped.update(source.skipped)
+    return IndexReport(
+        collection=snapshot.collection,
+        snapshot=snapshot.id,
+        flip=pointer.number,
+        documents=plan.counts,
+        chunks=snapshot.counts.chunks,
+        skipped=dict(sorted(skipped.items())),
+        failed=plan.failures,
+    )
