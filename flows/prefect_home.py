@@ -20,7 +20,8 @@ def prepare_prefect(home: Path) -> None:
     defaults = {
         "DO_NOT_TRACK": "1",
         "PREFECT_HOME": str(home),
-        "PREFECT_LOGGING_LEVEL": "ERROR",
+        # What fails reaches the command line as one exception; GLOSSATOR_DEBUG shows Prefect's own story too.
+        "PREFECT_LOGGING_LEVEL": "DEBUG" if os.environ.get("GLOSSATOR_DEBUG") else "CRITICAL",
         "PREFECT_LOGGING_TO_API_ENABLED": "false",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "60",

@@ -141,7 +141,18 @@ def _precision(wanted: str) -> str:
     return "bf16" if "avx512_bf16" in flags or "amx_bf16" in flags else "fp32"
 
 
-@lru_cache(maxsize=2)
+_opening = threading.Lock()
+
+
 def open_encoder(files: ModelFiles, config: EmbedConfig) -> Encoder:
-    """Return the encoder of a model, loaded once per process (4 to 6 seconds for MiniLM)."""
+    """Return the encoder of a model, loaded once per process (4 to 6 seconds for MiniLM).
+
+    One thread at a time: while a model is built, transformers changes torch's default dtype for the whole process.
+    """
+    with _opening:
+        return _cached_encoder(files, config)
+
+
+@lru_cache(maxsize=2)
+def _cached_encoder(files: ModelFiles, config: EmbedConfig) -> Encoder:
     return HashEncoder(files.dimension) if files.folder is None else SentenceEncoder(files, config)

@@ -6,8 +6,9 @@ treated.
 - Latin words are stemmed by the English Snowball rules whatever their language, since both sides must agree. On German
   text that does no harm against no stemming (54.1 against 53.8 % of 952 headings find their section in the first five;
   German rules would find 57.0 %). Other alphabets have their own rules.
-- Chinese (and kanji) becomes characters and pairs of characters: no dictionary to agree on, and better than words of
-  one (cmrc2018 in pieces of 150 characters, R@5: 93.9 against 92.3 % by jieba's search cut, 92.8 % by pairs alone).
+- Chinese (and kanji) becomes words by jieba, pairs of characters, and characters: a pair that is a word counts twice,
+  and what the dictionary does not know is still found by its pairs. On cmrc2018, R@1 / R@5: all three 96.5 / 99.5 %,
+  characters and pairs 96.3 / 99.5, words and pairs 96.7 / 99.4, pairs alone 95.8 / 99.3, words alone 95.9 / 98.9.
 - Kana, Hangul and the scripts of South-East Asia become pairs of characters.
 
 What people search for by the letter is kept by the letter, and also found by its parts:
@@ -30,7 +31,7 @@ from itertools import pairwise
 
 from schemas.config import Bm25Config
 
-ANALYZER_VERSION = 1
+ANALYZER_VERSION = 2
 
 _STOP_WORDS = """
 a an and are as at be been but by can could did do does for from had has have how i if in into is it its may me might my
@@ -131,7 +132,7 @@ class Analyzer:
         first = token[0]
         if first >= "\u0e00" and _is_unspaced(first):
             # Runs hardly repeat: caching them would only fill memory.
-            return tuple(_pairs(token) if _is_paired(first) else _characters_and_pairs(token))
+            return tuple(_pairs(token) if _is_paired(first) else _words_pairs_and_characters(token))
         plain = token.isalpha() and (token.islower() or token.isupper() or token.istitle())
         found = self._word(token) if plain else self._compound(token)
         terms = tuple(term for term in dict.fromkeys(found) if term)  # A lone accent leaves nothing.
@@ -259,5 +260,9 @@ def _pairs(run: str) -> list[str]:
     return [run[i : i + 2] for i in range(len(run) - 1)] if len(run) > 1 else [run]
 
 
-def _characters_and_pairs(run: str) -> list[str]:
-    return [*run, *_pairs(run)] if len(run) > 1 else [run]
+def _words_pairs_and_characters(run: str) -> list[str]:
+    if len(run) == 1:
+        return [run]
+    import rjieba
+
+    return [*run, *_pairs(run), *(word for word in rjieba.cut(run) if len(word) > 1)]

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# What `make demo` shows: index the sample corpus, then ask it three questions. The lake lies in data/lake.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export GLOSSATOR_HOME=$PWD GLOSSATOR_LAKE=$PWD/data/lake
+
+run() {
+    printf '\n$ glossator'
+    printf ' %q' "$@"
+    printf '\n\n'
+    glossator "$@"
+}
+
+run index data/corpus
+run ask "My old cat has died. Do I get any time off work?"
+run ask "What is wrong when a gauge shows E-4021?"
+printf '\n$ glossator ask 中秋聚会的头奖奖品由谁来决定？\n\n'
+glossator ask "中秋聚会的头奖奖品由谁来决定？"
