@@ -108,6 +108,9 @@ class MilvusConfig(Section):
         "",
         description="Milvus server or cluster; its token comes from `MILVUS_TOKEN`. Empty: Milvus Lite in the lake.",
     )
+    shared: bool = operational(
+        True, description="Milvus Lite runs as a process of its own that serves all; false: this process alone has it."
+    )
     index: Literal["HNSW", "FLAT", "IVF_FLAT", "AUTOINDEX"] = Field("HNSW", description="Vector index.")
     batch_bytes: int = operational(2 * 2**20, gt=0, description="Bytes per insert call; servers cap a message.")
 

@@ -20,6 +20,7 @@ from schemas.config import MilvusConfig
 from schemas.errors import GlossatorError, TransientError
 from schemas.snapshot import VectorStoreRef
 from tasks.lake.lake import Lake
+from tasks.publish import milvus_server
 
 SCHEMA_VERSION = 1
 _COLUMN_BYTES = 256
@@ -55,8 +56,10 @@ class MilvusStore:
 
         self.ref = ref
         self._config = config
+        self._folder = local
         self._local = not config.uri
-        uri = config.uri or str(local)
+        self._served = self._local and config.shared
+        uri = config.uri or (milvus_server.connect(local) if config.shared else str(local))
         try:
             if self._local:
                 local.parent.mkdir(parents=True, exist_ok=True)
@@ -68,6 +71,8 @@ class MilvusStore:
     def close(self) -> None:
         """Let go of the folder or the connection."""
         self._client.close()
+        if self._served:
+            milvus_server.disconnect(self._folder)
 
     def exists(self) -> bool:
         """Tell whether the collection is there."""

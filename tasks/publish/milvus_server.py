@@ -1,0 +1,213 @@
+"""Milvus Lite for several processes: its gRPC server, started on demand and found by whoever comes next.
+
+Milvus Lite allows one process. So the first process that needs the vectors starts a server of its own process group
+on 127.0.0.1; it writes where it listens into a discovery file, and ends a few seconds after the last client has.
+Clients are processes with a file in a folder, so that one that was killed does not keep the server alive.
+
+All of it happens under one file lock: nobody connects to a server that is about to end, and no two are started.
+The server has no authentication: any user of this machine can read the vectors. They hold no text.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+from filelock import FileLock, Timeout
+
+from schemas.errors import TransientError
+from schemas.snapshot import Record
+
+LINGER_SECONDS = 10.0
+START_SECONDS = 60.0
+LOCK_SECONDS = 90.0
+
+
+_counting = threading.Lock()
+_connections: Counter[Path] = Counter()
+
+
+class Discovery(Record):
+    """Where the server of a folder listens, and which process it is."""
+
+    pid: int
+    created: float
+    port: int
+
+
+def connect(folder: Path) -> str:
+    """Return the URI of the folder's server, started if there is none, and count this process as its client.
+
+    Raises:
+        TransientError: it did not start; the message names its log.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(folder):
+        _register(folder)
+        found = _running(folder)
+        if found is None:
+            _spawn(folder)
+            found = _await(folder)
+    return f"http://127.0.0.1:{found.port}"
+
+
+def disconnect(folder: Path) -> None:
+    """Take back one ``connect``; after the last, this process is a client no more."""
+    with _counting:
+        _connections[folder] -= 1
+        if _connections[folder] <= 0:
+            _client_file(folder, os.getpid()).unlink(missing_ok=True)
+
+
+def running_server(folder: Path) -> Discovery | None:
+    """Return the server of a folder if one runs."""
+    return _running(folder)
+
+
+def _discovery(folder: Path) -> Path:
+    return folder.with_suffix(".server.json")
+
+
+def _log(folder: Path) -> Path:
+    return folder.with_suffix(".server.log")
+
+
+def _clients(folder: Path) -> Path:
+    return folder.with_suffix(".clients")
+
+
+def _client_file(folder: Path, pid: int) -> Path:
+    return _clients(folder) / str(pid)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    try:
+        with FileLock(folder.with_suffix(".lock"), timeout=LOCK_SECONDS):
+            yield
+    except Timeout as error:
+        raise TransientError(
+            f"waited {LOCK_SECONDS:.0f} s for another process to start or stop the vector store in {folder}",
+            hint="run the same command again",
+        ) from error
+
+
+def _created(pid: int) -> float | None:
+    try:
+        return psutil.Process(pid).create_time()
+    except psutil.Error:
+        return None
+
+
+def _is_alive(pid: int, created: float) -> bool:
+    # A process number is used again; its time of creation is not.
+    now = _created(pid)
+    return now is not None and abs(now - created) < 1.0
+
+
+def _register(folder: Path) -> None:
+    with _counting:
+        _connections[folder] += 1
+        _clients(folder).mkdir(exist_ok=True)
+        _client_file(folder, os.getpid()).write_text(str(_created(os.getpid())))
+
+
+def _has_clients(folder: Path) -> bool:
+    alive = False
+    for file in _clients(folder).iterdir():
+        try:
+            created = float(file.read_text())
+        except (OSError, ValueError):
+            continue  # Being written or removed at this moment.
+        if _is_alive(int(file.name), created):
+            alive = True
+        else:
+            file.unlink(missing_ok=True)
+    return alive
+
+
+def _running(folder: Path) -> Discovery | None:
+    try:
+        found = Discovery.model_validate_json(_discovery(folder).read_bytes())
+    except (OSError, ValueError):
+        return None
+    if not _is_alive(found.pid, found.created):
+        return None
+    with suppress(OSError), socket.create_connection(("127.0.0.1", found.port), timeout=5):
+        return found
+    return None
+
+
+def _spawn(folder: Path) -> None:
+    _discovery(folder).unlink(missing_ok=True)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    with _log(folder).open("wb") as log:
+        subprocess.Popen(
+            [sys.executable, "-m", "tasks.publish.milvus_server", str(folder)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=environment,
+            start_new_session=True,
+        )
+
+
+def _await(folder: Path) -> Discovery:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        found = _running(folder)
+        if found is not None:
+            return found
+        log = _log(folder).read_text(errors="replace")
+        if "Traceback" in log:
+            break
+        time.sleep(0.05)
+    last = _log(folder).read_text(errors="replace").strip().rpartition("\n")[2]
+    raise TransientError(
+        f"the vector store in {folder} did not start: {last or 'no answer'}",
+        hint=f"see {_log(folder)}; if another program holds the folder, end it and try again",
+    )
+
+
+def serve(folder: Path, linger: float = LINGER_SECONDS) -> None:
+    """Serve a folder on a free port of 127.0.0.1 until no client is left."""
+    from milvus_lite.adapter.grpc.server import start_server_in_thread
+
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is meant for the command in the foreground.
+    server, store, port = start_server_in_thread(str(folder), host="127.0.0.1", port=0)
+    created = _created(os.getpid())
+    assert created is not None
+    announcement = Discovery(pid=os.getpid(), created=created, port=port)
+    temporary = _discovery(folder).with_suffix(".tmp")
+    temporary.write_text(announcement.model_dump_json())
+    temporary.replace(_discovery(folder))
+    idle_since = time.monotonic()
+    while not stop.wait(0.5):
+        if _has_clients(folder):
+            idle_since = time.monotonic()
+        elif time.monotonic() - idle_since > linger:
+            with _locked(folder):
+                if not _has_clients(folder):
+                    _discovery(folder).unlink(missing_ok=True)
+                    server.stop(grace=2).wait()
+                    store.close()
+                    return
+    _discovery(folder).unlink(missing_ok=True)
+    server.stop(grace=2).wait()
+    store.close()
+
+
+if __name__ == "__main__":
+    serve(Path(sys.argv[1]))
