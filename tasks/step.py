@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -36,6 +38,7 @@ class Step:
 
     Attributes:
         key: (workspace, job, refs of the stages before) -> key of the part.
+        alone: held while computing, where one shard at a time already uses the whole machine.
         find: (lake, key) -> the part's ref, None where it does not exist.
         compute: (workspace, job, key, refs) -> ref of the part that was written. Its key differs from ``key``
             only when documents failed.
@@ -45,23 +48,30 @@ class Step:
     key: Callable[..., str]
     compute: Callable[..., PartRef]
     find: Callable[[Lake, str], PartRef | None]
+    alone: AbstractContextManager[Any] = field(default_factory=nullcontext)
 
     def run(self, space: Workspace, job: ShardJob, *refs: PartRef) -> PartRef:
         """Return the part's ref: found, or computed now."""
         key = self.key(space, job, *refs)
         ref = self.find(lake_of(space), key)
         if ref is None:
-            begun = time.perf_counter()
-            ref = self.compute(space, job, key, *refs)
+            with self.alone:
+                begun = time.perf_counter()
+                ref = self.compute(space, job, key, *refs)
             advance(self.stage, ref, time.perf_counter() - begun)
         else:
             advance(self.stage, ref, 0.0)
         return ref
 
 
-def parts_step(stage: Stage, key: Callable[..., str], compute: Callable[..., PartRef]) -> Step:
+def parts_step(
+    stage: Stage,
+    key: Callable[..., str],
+    compute: Callable[..., PartRef],
+    alone: AbstractContextManager[Any] | None = None,
+) -> Step:
     """Return a step whose result is a Parquet part."""
-    return Step(stage, key, compute, lambda lake, part: lake.find_part(stage, part))
+    return Step(stage, key, compute, lambda lake, part: lake.find_part(stage, part), alone or nullcontext())
 
 
 def donor_tables(space: Workspace, job: ShardJob, stage: Stage, columns: list[str] | None = None) -> Iterator[pa.Table]:

@@ -5,6 +5,7 @@ Vectors are copied by embed_key from earlier parts; the model is loaded only whe
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 
 import numpy as np
@@ -97,4 +98,4 @@ def _as_list(rows: npt.NDArray[np.float32]) -> pa.FixedSizeListArray:
     return pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1), pa.float32()), rows.shape[1])
 
 
-EMBED = parts_step("embed", _key, _compute)
+EMBED = parts_step("embed", _key, _compute, alone=threading.Lock())
