@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from flows.meter import Meter
 from flows.report import describe, quarantine, report
 from flows.runner import Batches, Runner
-from schemas.errors import GlossatorError
+from schemas.errors import GlossatorError, Overtaken, TransientError
 from schemas.plan import Plan
 from schemas.report import IndexReport
 from schemas.snapshot import STAGES, Flip, PartRef, Snapshot, Stage
@@ -26,6 +26,7 @@ from tasks.chunk.step import CHUNK
 from tasks.contextualize.step import CONTEXTUALIZE
 from tasks.embed.step import EMBED
 from tasks.lake.lake import Lake
+from tasks.lake.lease import publishing
 from tasks.load.step import LOAD
 from tasks.plan.planner import PlanOptions, make_plan
 from tasks.progress import listen, unlisten
@@ -36,7 +37,7 @@ from tasks.step import lake_of
 from tasks.tokens.step import TOKENIZE
 
 Parts = Mapping[Stage, Sequence[PartRef]]
-MAX_WAVES = 3
+MAX_WAVES = 5
 
 
 def build(run: Runner, plan: Plan, earlier: Parts | None = None) -> Parts:
@@ -79,8 +80,33 @@ def _batches(jobs: Sequence[ShardJob], tasks: int) -> Batches:
     return [jobs[start : start + size] for start in range(0, len(jobs), size)]
 
 
+def settle(run: Runner, plan: Plan, options: PlanOptions) -> tuple[Plan, Parts]:
+    """Build a plan until no document fails that the plan does not know of.
+
+    When documents fail, they are quarantined and the plan is made again: without them, or with their last good
+    version. All other parts are there by then.
+    """
+    lake = lake_of(plan.workspace)
+    parts: Parts = {}
+    for _ in range(MAX_WAVES):
+        parts = build(run, plan, parts)
+        failures = [failure for refs in parts.values() for ref in refs for failure in ref.failures]
+        known = {failure.doc_id for failure in plan.failures}
+        quarantine(lake, plan, failures)
+        if all(failure.doc_id in known for failure in failures):
+            return plan, parts
+        plan = _again(lake, plan, options)
+    raise TransientError(
+        f"documents of {lake.collection!r} kept failing in new ways", hint="see `glossator status`, then run it again"
+    )
+
+
 def publish(run: Runner, plan: Plan, parts: Parts, reason: str) -> tuple[Snapshot, Flip]:
-    """Build the stores of the candidate, verify it, and make it current."""
+    """Build the stores of the candidate, verify it, and make it current, all under the lease.
+
+    Raises:
+        Overtaken: somebody else published since the plan was made; nothing was overwritten.
+    """
     space, lake = plan.workspace, lake_of(plan.workspace)
     passages = parts["passages"]
     if not sum(ref.counts["chunks"] for ref in passages):
@@ -88,37 +114,37 @@ def publish(run: Runner, plan: Plan, parts: Parts, reason: str) -> tuple[Snapsho
             f"no document of collection {space.collection!r} could be indexed",
             hint="`glossator status` lists the reasons",
         )
-    catalog = run.whole(CATALOG, space, passages)
-    bm25 = run.whole(BM25, space, catalog, passages, parts["tokens"])
-    run.whole(VECTORS, space, catalog, passages, plan.parent)
-    candidate = assemble(space, lake, plan, parts, catalog, bm25)
-    verify(space, lake, candidate, frozenset(job.shard for job in plan.jobs))
-    return candidate, flip(lake, plan, candidate, author=_author(), reason=reason)
+    with publishing(lake, f"{author()} ({reason})", space.config.run.lease_wait_seconds) as held:
+        newest = lake.current_flip()
+        if (newest.number if newest else 0) != plan.flip:
+            raise Overtaken(f"somebody else has published to {lake.collection!r} since flip {plan.flip}")
+        catalog = run.whole(CATALOG, space, passages)
+        bm25 = run.whole(BM25, space, catalog, passages, parts["tokens"])
+        run.whole(VECTORS, space, catalog, passages, plan.parent)
+        candidate = assemble(space, lake, plan, parts, catalog, bm25)
+        verify(space, lake, candidate, frozenset(job.shard for job in plan.jobs))
+        if not held.still_ours():
+            raise Overtaken(f"somebody else has published to {lake.collection!r} since flip {plan.flip}")
+        return candidate, flip(lake, plan, candidate, author=author(), reason=reason)
 
 
 def index(run: Runner, plan: Plan, options: PlanOptions, reason: str) -> IndexReport:
-    """Carry out a plan: build, publish, report.
-
-    When documents fail, they are quarantined and the plan is made again: without them, or with their last good
-    version. All other parts are there by then.
-    """
+    """Carry out a plan: build, publish, report. Overtaken by another publisher, plan again: parts are reused."""
     meter, begun = Meter(), time.perf_counter()
     lake = lake_of(plan.workspace)
     listen(meter)
     try:
-        parts = build(run, plan)
-        for _ in range(MAX_WAVES):
-            failures = [failure for refs in parts.values() for ref in refs for failure in ref.failures]
-            known = {failure.doc_id for failure in plan.failures}
-            if all(failure.doc_id in known for failure in failures):
+        for attempt in range(1, MAX_WAVES + 1):
+            plan, parts = settle(run, plan, options)
+            if plan.nothing_to_do:
+                return describe(lake, plan)
+            try:
+                snapshot, pointer = publish(run, plan, parts, reason)
                 break
-            quarantine(lake, plan, failures)
-            plan = _again(lake, plan, options)
-            parts = build(run, plan, parts)
-        quarantine(lake, plan)
-        if plan.nothing_to_do:
-            return describe(lake, plan)
-        snapshot, pointer = publish(run, plan, parts, reason)
+            except Overtaken:
+                if attempt == MAX_WAVES:
+                    raise
+                plan = _again(lake, plan, options)
     finally:
         unlisten(meter)
     return report(plan, snapshot, pointer).model_copy(
@@ -137,7 +163,8 @@ def _again(lake: Lake, plan: Plan, options: PlanOptions) -> Plan:
     return make_plan(lake, plan.workspace.config, listed, options)
 
 
-def _author() -> str:
+def author() -> str:
+    """Return who runs this, for flips and leases."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # A container may run as a user without a name.

@@ -142,6 +142,9 @@ class RunConfig(Section):
     runner: Literal["prefect", "plain"] = operational("prefect", description="Prefect, or plainly in this process.")
     workers: int = operational(4, gt=0, description="Tasks at a time.")
     tasks_per_stage: int = operational(200, gt=0, description="Shards are grouped so that a stage has no more tasks.")
+    lease_wait_seconds: float = operational(
+        60.0, ge=0, description="How long to wait while somebody else publishes to the collection."
+    )
     retries: int = operational(2, ge=0, description="Times that a task is run again after a transient error.")
     retry_delay_seconds: float = operational(2.0, ge=0, description="Pause before the first retry; doubles.")
 

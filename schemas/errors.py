@@ -61,6 +61,13 @@ class TransientError(GlossatorError):
     """The same call may work later: retry it, then end the run with everything done so far kept."""
 
 
+class Overtaken(TransientError):
+    """Somebody else published since the plan was made; nothing of theirs was overwritten."""
+
+    def __init__(self, what: str, *, document: str | None = None, hint: str | None = None) -> None:
+        super().__init__(what, document=document, hint=hint or "run the same command again: finished parts are reused")
+
+
 class PlanRefused(GlossatorError):
     """The plan would do something that nobody asked for; nothing was changed."""
 

@@ -25,7 +25,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.errors import GlossatorError, TransientError
+from schemas.errors import GlossatorError, Overtaken
 from schemas.snapshot import Flip, PartRef, Snapshot, Stage
 from tasks.lake.storage import AlreadyExists, LocalStorage, NotFound, Storage
 
@@ -160,15 +160,12 @@ class Lake:
         """Make a snapshot current.
 
         Raises:
-            TransientError: somebody else flipped meanwhile; nothing was overwritten.
+            Overtaken: somebody else flipped meanwhile; nothing was overwritten.
         """
         try:
             self.storage.create(f"flips/{flip.number}.json", flip.model_dump_json(indent=1).encode())
         except AlreadyExists as error:
-            raise TransientError(
-                f"somebody else published flip {flip.number} of {self.collection} meanwhile",
-                hint="run the same command again: finished parts are reused",
-            ) from error
+            raise Overtaken(f"somebody else has published flip {flip.number} of {self.collection!r}") from error
 
     # --- small documents ---------------------------------------------------------------------------------
 
