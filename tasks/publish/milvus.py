@@ -109,6 +109,7 @@ class MilvusStore:
         """
         from pymilvus.exceptions import MilvusException
 
+        self._load()
         for batch in _batches(rows, self._config.batch_bytes):
             try:
                 self._client.upsert(self.ref.collection, batch)
