@@ -134,9 +134,7 @@ def index(run: Runner, plan: Plan, options: PlanOptions, reason: str) -> IndexRe
 
 def quarantine(lake: Lake, plan: Plan, failures: Sequence[Failure] = ()) -> None:
     """Record what failed: what the plan knew, and what happened since."""
-    record_failures(
-        lake, [source.name for source in plan.sources], [*plan.failures, *failures], plan.workspace.stages["load"]
-    )
+    record_failures(lake, [source.name for source in plan.sources], [*plan.failures, *failures], plan.workspace.stages)
 
 
 def _again(lake: Lake, plan: Plan, options: PlanOptions) -> Plan:

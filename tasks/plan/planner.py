@@ -128,7 +128,7 @@ def _look(space: Workspace, lake: Lake, listed: Sequence[SourceSpec], published:
         source = open_source(spec, space.config.load)
         listing = source.listing()
         digested = _digest(lake, source, listing, published, found)
-        failing = _failing(spec.name, digested, quarantine, space.stages["load"])
+        failing = _failing(spec.name, digested, quarantine, space.stages)
         changes = compare(spec.name, digested.table.select("uri", "content_digest"), failing, published)
         _collect(found, spec.name, changes, digested, failing)
         remember_hints(lake, spec.name, digested.table)
@@ -165,13 +165,13 @@ def _digest(lake: Lake, source: Source, listing: Listing, published: pl.DataFram
 
 
 def _failing(
-    source: str, digested: DigestedListing, quarantine: dict[str, Quarantined], stage_digest: str
+    source: str, digested: DigestedListing, quarantine: dict[str, Quarantined], stages: dict[Stage, str]
 ) -> dict[str, Failure]:
     failing = {failure.uri: failure for failure in digested.failures}
     digests = dict(zip(digested.table["uri"].to_list(), digested.table["content_digest"].to_list(), strict=True))
     for item in quarantine.values():
         uri = item.failure.uri
-        if item.failure.source == source and still_failing(item, digests.get(uri, ""), stage_digest):
+        if item.failure.source == source and still_failing(item, digests.get(uri, ""), stages):
             failing[uri] = item.failure
     return failing
 
