@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import mkdtemp
 
 from flows.index import build, describe, index, quarantine
 from flows.runner import PlainRunner
@@ -134,18 +134,16 @@ def store_of(lake: Lake) -> MilvusStore:
     return open_milvus(make_config().milvus, lake, published(lake).vectors)
 
 
-def clean_build(folder: Path, scratch: Path) -> Contents:
-    """Index a folder in a lake of its own and return what is in it."""
-    shutil.rmtree(scratch, ignore_errors=True)
-    lake = Lake(scratch, "default")
+def clean_build(folder: Path) -> Contents:
+    """Index a folder in a new lake of its own and return what is in it."""
+    lake = Lake(Path(mkdtemp(prefix="clean-", dir=folder.parent)), "default")
     run(folder, lake=lake)
     return contents(lake)
 
 
-def clean_id(folder: Path, scratch: Path) -> str:
+def clean_id(folder: Path) -> str:
     """Return the snapshot id of a clean build, without building its vector and lexical stores."""
-    shutil.rmtree(scratch, ignore_errors=True)
-    lake = Lake(scratch, "default")
+    lake = Lake(Path(mkdtemp(prefix="clean-", dir=folder.parent)), "default")
     plan = plan_of(folder, lake=lake)
     passages = build(PlainRunner(), plan)["passages"]
     assert vector_store(plan.workspace).dimension == 384

@@ -236,8 +236,10 @@ def _jobs(
         shard=pl.Series([shard_of(doc_id, shards) for doc_id in target["doc_id"]], dtype=pl.Int32)
     )
     now = _by_shard(wanted)
-    before = {} if snapshot is None or resharded else _by_shard(published)
-    todo = [shard for shard in range(shards) if migrates or resharded or now.get(shard) != before.get(shard)]
+    before = _by_shard(published)
+    # A shard without documents has a part too: parts are looked up by shard.
+    everything = snapshot is None or resharded or migrates
+    todo = [shard for shard in range(shards) if everything or now.get(shard) != before.get(shard)]
     if not todo:
         return shards, ()
     table = wanted.filter(pl.col("shard").is_in(todo))
