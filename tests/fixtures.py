@@ -14,7 +14,7 @@ from schemas.plan import Plan
 from schemas.report import IndexReport
 from schemas.snapshot import Snapshot
 from tasks.lake.lake import MANIFEST, Lake
-from tasks.plan.planner import PlanOptions, make_plan
+from tasks.plan.planner import PlanOptions, make_plan, workspace
 from tasks.plan.registry import resolve_source
 from tasks.publish.candidate import vector_store
 from tasks.publish.catalog import identify, read_catalog, write_catalog
@@ -151,8 +151,8 @@ def clean_id(folder: Path) -> str:
     return identify(lake, indexing, write_catalog(lake, passages), passages)
 
 
-def ailments(folder: Path, lake: Lake | None = None) -> dict[str, str]:
+def ailments(folder: Path) -> dict[str, str]:
     """Return what the doctor finds wrong: check -> message."""
-    lake = lake or lake_beside(folder)
-    space = plan_of(folder, lake=lake).workspace
+    lake = lake_beside(folder)
+    space = workspace(lake, make_config())
     return {finding.check: finding.message for finding in examine(space, lake, published(lake)) if not finding.ok}
