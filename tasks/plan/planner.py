@@ -126,7 +126,7 @@ def _look(space: Workspace, lake: Lake, listed: Sequence[SourceSpec], published:
         source = open_source(spec, space.config.load)
         listing = source.listing()
         digested = _digest(lake, source, listing, published, found)
-        failing = _failing(spec.name, digested, quarantine, space.stages["load"])
+        failing = _failing(spec.name, digested, quarantine, space.stages)
         changes = compare(spec.name, digested.table.select("uri", "content_digest"), failing, published)
         _collect(found, spec.name, changes, digested, failing)
         remember_hints(lake, spec.name, digested.table)
@@ -163,13 +163,13 @@ def _digest(lake: Lake, source: Source, listing: Listing, published: pl.DataFram
 
 
 def _failing(
-    source: str, digested: DigestedListing, quarantine: dict[str, Quarantined], stage_digest: str
+    source: str, digested: DigestedListing, quarantine: dict[str, Quarantined], stages: dict[Stage, str]
 ) -> dict[str, Failure]:
     failing = {failure.uri: failure for failure in digested.failures}
     digests = dict(zip(digested.table["uri"].to_list(), digested.table["content_digest"].to_list(), strict=True))
     for item in quarantine.values():
         uri = item.failure.uri
-        if item.failure.source == source and still_failing(item, digests.get(uri, ""), stage_digest):
+        if item.failure.source == source and still_failing(item, digests.get(uri, ""), stages):
             failing[uri] = item.failure
     return failing
 
@@ -234,8 +234,10 @@ def _jobs(
         shard=pl.Series([shard_of(doc_id, shards) for doc_id in target["doc_id"]], dtype=pl.Int32)
     )
     now = _by_shard(wanted)
-    before = {} if snapshot is None or resharded else _by_shard(published)
-    todo = [shard for shard in range(shards) if migrates or resharded or now.get(shard) != before.get(shard)]
+    before = _by_shard(published)
+    # A shard without documents has a part too: parts are looked up by shard.
+    everything = snapshot is None or resharded or migrates
+    todo = [shard for shard in range(shards) if everything or now.get(shard) != before.get(shard)]
     if not todo:
         return shards, ()
     table = wanted.filter(pl.col("shard").is_in(todo))

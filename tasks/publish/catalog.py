@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
@@ -39,8 +40,8 @@ def write_catalog(lake: Lake, passages: Sequence[PartRef]) -> str:
         .join(places.rename({"row": "document_row"}), on=["shard", "document_row"])
         .sort("chunk_id")
     )
-    counts = chunks.group_by("document").len("chunks").sort("document")
-    documents = documents.with_columns(chunks=counts["chunks"].cast(pl.Int32))
+    counts = np.bincount(chunks["document"].to_numpy(), minlength=documents.height)
+    documents = documents.with_columns(chunks=pl.Series(counts, dtype=pl.Int32))
     lake.write_folder(
         catalog_folder(key),
         {
