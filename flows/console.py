@@ -30,6 +30,8 @@ def show_plan(console: Console, plan: Plan) -> None:
         console.print("  Nothing to do.")
     else:
         console.print(f"  {plan.bytes / 1e6:,.1f} MB to load, {len(plan.jobs)} of {plan.shards} shards to build")
+    if plan.damaged:
+        console.print(f"  [yellow]built anew[/], missing or damaged: {', '.join(plan.damaged)}", soft_wrap=True)
     if plan.migrates:
         console.print(f"  redone because config or code changed: {', '.join(plan.migrates)}")
     _failures(console, plan.failures)

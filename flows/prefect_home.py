@@ -20,7 +20,7 @@ def prepare_prefect(home: Path) -> None:
     defaults = {
         "DO_NOT_TRACK": "1",
         "PREFECT_HOME": str(home),
-        "PREFECT_LOGGING_LEVEL": "ERROR",
+        "PREFECT_LOGGING_LEVEL": "CRITICAL",  # Errors reach the command line as exceptions: told once, in one line.
         "PREFECT_LOGGING_TO_API_ENABLED": "false",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "60",

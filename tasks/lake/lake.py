@@ -114,8 +114,12 @@ class Lake:
         self.storage.write(f"{folder}/{MANIFEST}", json.dumps(manifest, indent=1).encode())
 
     def has_folder(self, folder: str) -> bool:
-        """Tell whether a folder was written completely."""
-        return self.storage.exists(f"{folder}/{MANIFEST}")
+        """Tell whether a folder was written completely, and no file of it has gone or been cut short since."""
+        try:
+            self.open_folder(folder)
+        except (NotFound, Corrupt):
+            return False
+        return True
 
     def open_folder(self, folder: str, *, verify: bool = False) -> Path:
         """Return the local path of a complete folder.
@@ -133,7 +137,7 @@ class Lake:
             if not file.exists() or file.stat().st_size != expected["bytes"]:
                 raise Corrupt(f"{file} is missing or cut short", hint="run `glossator index`: it is built anew")
             if verify and hashlib.sha256(file.read_bytes()).hexdigest() != expected["sha256"]:
-                raise Corrupt(f"{file} differs from its checksum", hint="run `glossator index`: it is built anew")
+                raise Corrupt(f"{file} differs from its checksum", hint=rebuild_hint(path))
         return path
 
     # --- snapshots and flips -----------------------------------------------------------------------------
@@ -144,12 +148,27 @@ class Lake:
 
     def read_snapshot(self, name: str) -> Snapshot:
         """Read a snapshot by the name that a flip holds."""
-        return Snapshot.model_validate_json(self.storage.read(f"snapshots/{name}.json"))
+        key = f"snapshots/{name}.json"
+        try:
+            return Snapshot.model_validate_json(self.storage.read(key))
+        except (NotFound, ValueError) as error:
+            raise Corrupt(
+                f"{self.storage.local(key)} is {'missing' if isinstance(error, NotFound) else 'damaged'}",
+                hint=f"delete the newest file in {self.storage.local('flips')}: the one before it counts then",
+            ) from error
 
     def current_flip(self) -> Flip | None:
         """Return the newest flip: what readers use."""
         numbers = [int(Path(key).stem) for key in self.storage.keys("flips")]
-        return Flip.model_validate_json(self.storage.read(f"flips/{max(numbers)}.json")) if numbers else None
+        if not numbers:
+            return None
+        key = f"flips/{max(numbers)}.json"
+        try:
+            return Flip.model_validate_json(self.storage.read(key))
+        except ValueError as error:
+            raise Corrupt(
+                f"{self.storage.local(key)} is damaged", hint="delete that file: the one before it counts then"
+            ) from error
 
     def current_snapshot(self) -> Snapshot | None:
         """Return the snapshot that readers use."""
@@ -199,6 +218,11 @@ class Lake:
         buffer = io.BytesIO()
         frame.write_ipc(buffer, compression="uncompressed")
         self.storage.write(key, buffer.getvalue())
+
+
+def rebuild_hint(folder: Path) -> str:
+    """Return the way to have a damaged folder of the published snapshot built anew."""
+    return f"delete {folder} and run `glossator index` again: it is built anew"
 
 
 def ipc_bytes(table: pa.Table) -> bytes:

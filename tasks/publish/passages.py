@@ -64,10 +64,8 @@ def _compute(
 ) -> PartRef:
     lake = lake_of(space)
     spans = pl.DataFrame(pl.from_arrow(lake.read_part("chunk", chunked.key)))
-    # Without chunks a document cannot be found: one that has none (nothing but white space) is left out.
-    documents = pl.DataFrame(pl.from_arrow(lake.read_part("load", loaded.key))).filter(
-        pl.col("doc_id").is_in(spans["doc_id"].implode())
-    )
+    # One without chunks (nothing but white space) is listed too: left out, it would be new to every plan.
+    documents = pl.DataFrame(pl.from_arrow(lake.read_part("load", loaded.key)))
     documents = documents.sort("doc_id").with_row_index("document")
     places = documents.select("doc_id", pl.col("document").cast(pl.Int32))
     parents = (
