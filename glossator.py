@@ -7,10 +7,12 @@ inside the commands, so that ``--help`` and "nothing to do" need neither Prefect
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from json import dumps
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -139,7 +141,13 @@ def index(
 def _run(door: Door, plan: Plan, options: PlanOptions, *, quiet: bool) -> IndexReport:
     from flows.bars import Bars
     from flows.prefect_home import prepare_prefect
+    from tasks.progress import stop
 
+    def interrupt(signum: int, frame: FrameType | None) -> None:
+        stop()
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupt)
     reason = f"index {', '.join(source.name for source in plan.sources)}"
     with Bars(Console(stderr=True, quiet=quiet), len(plan.jobs)):
         if door.config.run.runner == "plain":
