@@ -39,5 +39,6 @@ def report(plan: Plan, snapshot: Snapshot, pointer: Flip) -> IndexReport:
         documents=plan.counts,
         chunks=snapshot.counts.chunks,
         skipped=dict(sorted(skipped.items())),
+        left_out=tuple(entry for source in plan.sources for entry in source.unusable),
         failed=plan.failures,
     )

@@ -123,8 +123,12 @@ class Lake:
         self.storage.write(f"{folder}/{MANIFEST}", json.dumps(manifest, indent=1).encode())
 
     def has_folder(self, folder: str) -> bool:
-        """Tell whether a folder was written completely."""
-        return self.storage.exists(f"{folder}/{MANIFEST}")
+        """Tell whether a folder was written completely, and no file of it has gone or been cut short since."""
+        try:
+            self.open_folder(folder)
+        except (NotFound, Corrupt):
+            return False
+        return True
 
     def open_folder(self, folder: str, *, verify: bool = False) -> Path:
         """Return the local path of a complete folder.
@@ -142,17 +146,20 @@ class Lake:
             if not file.exists() or file.stat().st_size != expected["bytes"]:
                 raise Corrupt(f"{file} is missing or cut short", hint="run `glossator index`: it is built anew")
             if verify and hashlib.sha256(file.read_bytes()).hexdigest() != expected["sha256"]:
-                raise Corrupt(f"{file} differs from its checksum", hint="run `glossator index`: it is built anew")
+                raise Corrupt(f"{file} differs from its checksum", hint=rebuild_hint(path))
         return path
 
     # --- snapshots and flips -----------------------------------------------------------------------------
 
     def _record(self, kind: type[RecordType], key: str) -> RecordType:
-        data = self.storage.read(key)
         try:
-            return kind.model_validate_json(data)
-        except ValueError as error:
-            raise Corrupt(f"{self.storage.local(key)} is damaged", hint="restore that file from a copy") from error
+            return kind.model_validate_json(self.storage.read(key))
+        except (NotFound, ValueError) as error:
+            raise Corrupt(
+                f"{self.storage.local(key)} is {'missing' if isinstance(error, NotFound) else 'damaged'}",
+                hint=f"restore it from a copy, or delete the newest file in {self.storage.local('flips')}: "
+                "the one before it counts then",
+            ) from error
 
     def write_snapshot(self, snapshot: Snapshot) -> None:
         """Write a snapshot; nobody reads it before a flip names it."""
@@ -215,6 +222,11 @@ class Lake:
         buffer = io.BytesIO()
         frame.write_ipc(buffer, compression="uncompressed")
         self.storage.write(key, buffer.getvalue())
+
+
+def rebuild_hint(folder: Path) -> str:
+    """Return the way to have a damaged folder of the published snapshot built anew."""
+    return f"delete {folder} and run `glossator index` again: it is built anew"
 
 
 def ipc_bytes(table: pa.Table) -> bytes:

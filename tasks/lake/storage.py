@@ -157,6 +157,11 @@ def _explained(error: OSError, path: Path) -> GlossatorError:
             f"the disk is full: cannot write {path}",
             hint="free space and run the same command again; what is done so far is kept",
         )
+    if error.errno == errno.EFBIG:
+        return TransientError(
+            f"{path} would be larger than this process may write",
+            hint="raise the limit (`ulimit -f`) and run the same command again; what is done so far is kept",
+        )
     if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
         return GlossatorError(f"no permission for {path}", hint="check the owner of the lake folder")
     return TransientError(f"{path}: {error.strerror or error}", hint="run the same command again")

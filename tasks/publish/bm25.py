@@ -30,7 +30,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from schemas.config import Bm25Config
 from schemas.errors import GlossatorError
-from tasks.lake.lake import Corrupt, ipc_bytes
+from tasks.lake.lake import Corrupt, ipc_bytes, rebuild_hint
 from tasks.tokens.analyzer import ANALYZER_VERSION
 
 BM25_VERSION = 1
@@ -281,4 +281,4 @@ def _mapped(path: Path, kind: type[Number]) -> npt.NDArray[Number]:
 
 
 def _damaged(folder: Path, why: str) -> Corrupt:
-    return Corrupt(f"the BM25 index {folder} is damaged ({why})", hint="run `glossator index`: it is built anew")
+    return Corrupt(f"the BM25 index {folder} is damaged ({why})", hint=rebuild_hint(folder))

@@ -51,10 +51,12 @@ def insert_vectors(
 ) -> int:
     """Insert the rows that the parent's collection does not have; return how many."""
     ref = vector_store(space)
-    store = open_milvus(space.config.milvus, lake, ref)
+    store = open_milvus(space.config.milvus, lake, ref, create=True)
     try:
         store.ensure()
         known = _known_ids(lake, parent, ref)
+        if known and store.count() < len(known):
+            known = frozenset()  # Rows were lost: all are written again.
         documents = read_catalog(lake, catalog, "documents")
         inserted = 0
         old = {} if parent is None else {part.key for part in parent.parts["passages"]}

@@ -33,7 +33,7 @@ def write_catalog(lake: Lake, passages: Sequence[PartRef]) -> str:
     key = catalog_key(passages)
     if lake.has_folder(catalog_folder(key)):
         return key
-    documents = pl.concat([_documents(lake, ref) for ref in passages]).sort("doc_id")
+    documents = list_documents(lake, passages)
     places = documents.with_row_index("document").select("shard", "row", document=pl.col("document").cast(pl.Int32))
     chunks = (
         pl.concat([_chunks(lake, ref) for ref in passages])
@@ -50,6 +50,11 @@ def write_catalog(lake: Lake, passages: Sequence[PartRef]) -> str:
         },
     )
     return key
+
+
+def list_documents(lake: Lake, passages: Sequence[PartRef]) -> pl.DataFrame:
+    """Return the documents of all shards, sorted by id: columns of CATALOG_DOCUMENTS without ``chunks``."""
+    return pl.concat([_documents(lake, ref) for ref in passages]).sort("doc_id")
 
 
 def read_catalog(lake: Lake, key: str, table: str, columns: Sequence[str] | None = None) -> pl.DataFrame:

@@ -21,11 +21,11 @@ from schemas.rows import metadata_of
 from schemas.snapshot import PartRef, Record, Snapshot
 from schemas.work import Workspace
 from tasks.contextualize.step import SEPARATOR
-from tasks.lake.lake import Lake
+from tasks.lake.lake import Lake, rebuild_hint
 from tasks.publish.bm25 import Bm25Index
 from tasks.publish.catalog import catalog_folder, identify, read_arrow, read_catalog
 from tasks.publish.lexical import bm25_folder
-from tasks.publish.milvus import open_milvus
+from tasks.publish.milvus import VectorsGone, local_milvus, open_milvus
 from tasks.publish.passages import passages_folder
 
 
@@ -39,19 +39,32 @@ class Finding(Record):
 
 
 def examine(space: Workspace, lake: Lake, snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield a finding per invariant of a snapshot. Reads everything once; writes nothing."""
+    """Yield a finding per invariant of a snapshot. Reads everything once; writes nothing.
+
+    Ends with the first where files are damaged: nothing can be said of what they hold.
+    """
     for check, remedy, look in (
         ("files", "run `glossator index` again: what is damaged is computed anew", _files),
         ("spans", "report it: an index must never hold such a row", _spans),
-        ("bm25", "delete its folder and run `glossator index` again", _bm25),
-        ("milvus", "run `glossator index` again", _milvus),
+        ("bm25", rebuild_hint(lake.storage.local(bm25_folder(snapshot.bm25))), _bm25),
+        ("milvus", _milvus_remedy(space, lake), _milvus),
         ("identity", "report it: the contents are not those of the snapshot's id", _identity),
     ):
         try:
             problem, message = look(space, lake, snapshot)
         except GlossatorError as error:
-            problem, message = True, str(error)
+            problem, message = True, error.what
+            if not isinstance(error, VectorsGone):
+                remedy = error.hint or remedy
         yield Finding(check=check, ok=not problem, message=message, remedy=remedy if problem else "")
+        if problem and check == "files":
+            return
+
+
+def _milvus_remedy(space: Workspace, lake: Lake) -> str:
+    if space.config.milvus.uri:
+        return "restore the server's data, or index into another collection"
+    return f"delete {local_milvus(lake)} and run `glossator index` again: its rows are written anew"
 
 
 def _files(space: Workspace, lake: Lake, snapshot: Snapshot) -> tuple[bool, str]:
