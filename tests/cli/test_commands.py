@@ -273,7 +273,7 @@ def test_json_commands_print_one_document_and_nothing_else(indexed: Any) -> None
 def test_a_closed_pipe_is_no_error(indexed: Any) -> None:
     import subprocess
 
-    command = "set -o pipefail; \"$0\" \"$1\" search 'tide gauge' -k 50 --mode bm25 --json | head -c 10"
+    command = 'set -o pipefail; "$0" "$1" search \'tide gauge\' -k 50 --mode bm25 --json | head -c 10'
     import sys
 
     done = subprocess.run(

@@ -25,6 +25,7 @@ from tests.fixtures import (
     plan_of,
     published,
     run,
+    store_of,
 )
 
 FRONT = "---\ntitle: Gauges\ntags: [{tags}]\ndate: 2025-03-0{day}\n---\n"
@@ -260,6 +261,32 @@ def test_what_was_done_before_a_kill_is_not_done_again(docs: Path, monkeypatch: 
     assert contents(lake_beside(docs)) == before
     report = again(docs, files)
     assert report.chunks_embedded == 0
+
+
+def test_a_lost_collection_is_filled_again_by_the_next_run_that_publishes(docs: Path) -> None:
+    store = store_of(lake_beside(docs))
+    store.drop()
+    store.close()
+    report = again(docs, CORPUS | {"a.md": "# Anchors\n\nOther words.\n"})
+    assert report.chunks_embedded == 1
+
+
+def test_rows_that_are_lost_between_a_kill_and_the_next_run_are_written_again(
+    docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = CORPUS | {"a.md": "# Anchors\n\nOther words.\n"}
+    before = contents(lake_beside(docs)).chunks
+    make_corpus(docs, files)
+    with monkeypatch.context() as dying:
+        dying.setattr("flows.index.flip", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run(docs)
+    store = store_of(lake_beside(docs))
+    new = sorted(set(store.ids()) - before.keys())
+    assert len(new) == 1
+    store._client.delete(store.ref.collection, ids=new)
+    store.close()
+    assert again(docs, files).chunks_embedded == 0
 
 
 def test_equal_corpora_give_equal_ids_under_any_schedule(tmp_path: Path) -> None:
