@@ -252,6 +252,8 @@ def _import_pymilvus() -> None:
     On import it calls ``logging.config.dictConfig``, which closes everybody's handlers: Prefect's then waits five
     seconds for its queue and never logs again.
     """
+    # gRPC's core writes to stderr past Python's logging, about pings among others.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     configure = logging.config.dictConfig
     logging.config.dictConfig = lambda config: None
     try:
