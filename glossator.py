@@ -7,9 +7,12 @@ inside the commands, so that ``--help`` and "nothing to do" need neither Prefect
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
+from json import dumps
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -27,13 +30,14 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="glossator",
-    no_args_is_help=True,
+    invoke_without_command=True,
     add_completion=False,
     rich_markup_mode="rich",
     help="Index documents for retrieval, and ask them. Vectors, BM25 and passages are published by one pointer.",
 )
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
+INTERRUPTED = 130
 
 CollectionOption = Annotated[str | None, typer.Option("--collection", "-c", help="Collection; default: default.")]
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="Configuration file; default: glossator.toml.")]
@@ -49,7 +53,7 @@ class Door:
         self.home: Home = find_home()
         sets = list(assignments or [])
         if collection is not None:
-            sets.append(f"collection={collection}")
+            sets.append(f"collection={_collection(collection)}")
         self.config: Config = read_config(file=config or self.home.config, assignments=sets)
 
     def lake(self) -> Lake:
@@ -59,11 +63,36 @@ class Door:
         return Lake(self.home.lake, self.config.collection)
 
 
+def _collection(name: str) -> str:
+    """Return a collection's name as the value of a setting: quoted, so that `true` stays a name."""
+    from pydantic import ValidationError
+
+    try:
+        return dumps(Config(collection=name).collection)
+    except ValidationError as error:
+        raise UsageError(
+            f"--collection {name!r} is not a name", hint="use lower-case letters, digits and '_', a letter first"
+        ) from error
+
+
+def _asked(question: str, command: str) -> str:
+    if not question.strip():
+        raise UsageError("the question is empty", hint=f'say what to look for: `glossator {command} "WORDS"`')
+    return question
+
+
 def _json(value: Any) -> None:
     """Print a pydantic model, a dataclass or plain data as JSON."""
     from pydantic import TypeAdapter
 
     sys.stdout.write(TypeAdapter(Any).dump_json(value, indent=2, fallback=str).decode() + "\n")
+
+
+@app.callback()
+def glossator(context: typer.Context) -> None:
+    """Without a command: what there is."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 @app.command()
@@ -112,7 +141,13 @@ def index(
 def _run(door: Door, plan: Plan, options: PlanOptions, *, quiet: bool) -> IndexReport:
     from flows.bars import Bars
     from flows.prefect_home import prepare_prefect
+    from tasks.progress import stop
 
+    def interrupt(signum: int, frame: FrameType | None) -> None:
+        stop()
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupt)
     reason = f"index {', '.join(source.name for source in plan.sources)}"
     with Bars(Console(stderr=True, quiet=quiet), len(plan.jobs)):
         if door.config.run.runner == "plain":
@@ -140,7 +175,7 @@ def search(
     from query.opening import open_retriever
 
     door = Door(collection, config, assignments)
-    result = open_retriever(door.lake(), door.config).search(question, k, mode)
+    result = open_retriever(door.lake(), door.config).search(_asked(question, "search"), k, mode)
     if json:
         _json(result)
     else:
@@ -164,7 +199,7 @@ def ask(
 
     door = Door(collection, config, assignments)
     retriever = open_retriever(door.lake(), door.config)
-    result = retriever.search(question, k)
+    result = retriever.search(_asked(question, "ask"), k)
     found = answer(result, retriever.lexical)
     if json:
         _json({"answer": found, "notes": result.notes})
@@ -256,30 +291,32 @@ def evaluate(
 
 def main() -> None:
     """Run the command line; translate errors into one line and an exit code."""
-    import click
-
     try:
-        code = app(standalone_mode=False)
-    except click.ClickException as error:
-        error.show()
+        code = app(prog_name="glossator", standalone_mode=False)
+        if code == INTERRUPTED:  # Typer makes it of KeyboardInterrupt.
+            _complain("interrupted; what is done so far is kept -> run the same command again to go on")
+    except typer.TyperException as error:  # Of the command line itself: an unknown option, a value of the wrong type.
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context is not None else "glossator"
+        _complain(f"{' '.join(error.format_message().split())} -> `{command} --help` shows how")
         code = ExitCode.USAGE
-    except (click.Abort, KeyboardInterrupt):
-        err.print("glossator: interrupted; what is done so far is kept")
-        code = 130
     except GlossatorError as error:
         for line in str(error).split("\n"):
-            err.print(f"glossator: {line}", markup=False, soft_wrap=True)
+            _complain(line)
         code = error.exit_code
-    except BrokenPipeError:  # `glossator search … | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except SystemExit:  # What Rich and Typer make of a closed pipe: `glossator search … | head`
         code = ExitCode.DONE
     except Exception as error:
         if os.environ.get("GLOSSATOR_DEBUG"):
             raise
-        what = f"{type(error).__name__}: {error}"
-        err.print(f"glossator: unexpected {what} -> GLOSSATOR_DEBUG=1 shows where", markup=False, soft_wrap=True)
+        what = " ".join(f"{type(error).__name__}: {error}".split())
+        _complain(f"unexpected {what} -> `glossator doctor` checks the index; GLOSSATOR_DEBUG=1 shows where it failed")
         code = ExitCode.FAILED
     raise SystemExit(code or ExitCode.DONE)
+
+
+def _complain(line: str) -> None:
+    err.print(f"glossator: {line}", markup=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

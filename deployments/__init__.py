@@ -1,0 +1,1 @@
+"""How it is run for good: a server, schedules and containers."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from rich.console import Console
+from rich.filesize import decimal
 from rich.markup import escape
-from rich.table import Table
+from rich.text import Text
 
 from flows.status import Status
+from query.layout import counted, hanging
 from schemas.plan import ChangeCounts, Plan
 from schemas.report import IndexReport
 from schemas.snapshot import Failure, Snapshot
@@ -19,19 +21,21 @@ MOST_FAILURES = 20
 
 def show_plan(console: Console, plan: Plan) -> None:
     """Show what a run would do."""
-    console.print(f"[bold]Plan[/] for collection [bold]{plan.workspace.collection}[/]: nothing was changed.")
+    nothing = "nothing to do" if plan.nothing_to_do else "nothing was changed"
+    console.print(f"[bold]Plan[/] for collection [bold]{plan.workspace.collection}[/]: {nothing}")
     for source in plan.sources:
-        console.print(f"  source [bold]{source.name}[/]: {source.listed} documents, {source.hashed} read to compare")
+        listed = counted(source.listed, "document")
+        console.print(f"  source [bold]{source.name}[/]: {listed}, {source.hashed} read to compare")
         _skipped(console, source.skipped)
-        for name, reason in source.unusable:
-            console.print(f"  [yellow]left out[/] {escape(name)}: {reason}", soft_wrap=True)
+        _left_out(console, source.unusable)
     _counts(console, plan.counts)
-    if plan.nothing_to_do:
-        console.print("  Nothing to do.")
-    else:
-        console.print(f"  {plan.bytes / 1e6:,.1f} MB to load, {len(plan.jobs)} of {plan.shards} shards to build")
+    if not plan.nothing_to_do:
+        shards = counted(plan.shards, "shard")
+        console.print(f"  {decimal(plan.bytes)} to load, {len(plan.jobs)} of {shards} to build")
+    if plan.damaged:
+        hanging(console, f"built anew, since missing or damaged: {', '.join(plan.damaged)}", 4, "  -")
     if plan.migrates:
-        console.print(f"  redone because config or code changed: {', '.join(plan.migrates)}")
+        hanging(console, f"redone, since config or code changed: {', '.join(plan.migrates)}", 4, "  -")
     _failures(console, plan.failures)
 
 
@@ -46,10 +50,11 @@ def show_report(console: Console, report: IndexReport) -> None:
         console.print(f"[green]Nothing to do[/]: snapshot [bold]{report.snapshot[:12]}[/] is up to date")
     _counts(console, report.documents)
     console.print(
-        f"  {report.chunks:,} chunks: {report.chunks_embedded:,} embedded, {report.chunks_reused:,} reused"
+        f"  {counted(report.chunks, 'chunk')}: {report.chunks_embedded:,} embedded, {report.chunks_reused:,} reused"
         + (f"; {report.llm_calls} calls, ${report.usd:.2f}" if report.llm_calls else "")
     )
     _skipped(console, report.skipped)
+    _left_out(console, report.left_out)
     _failures(console, report.failed)
 
 
@@ -61,13 +66,22 @@ def _counts(console: Console, counts: ChangeCounts) -> None:
 def _skipped(console: Console, skipped: dict[str, int]) -> None:
     if skipped:
         kinds = ", ".join(f"{count} {'.' if kind[0] != '(' else ''}{kind}" for kind, count in skipped.items())
-        console.print(f"  [dim]not indexed, type not supported: {escape(kinds)}[/]")
+        hanging(console, Text(f"not indexed, type not supported: {kinds}", style="dim"), 4, "  -")
+
+
+def _left_out(console: Console, unusable: Sequence[tuple[str, str]]) -> None:
+    for name, reason in unusable[:MOST_FAILURES]:
+        hanging(console, f"left out {name}: {reason}", 4, "  -")
+    if len(unusable) > MOST_FAILURES:
+        console.print(f"  … and {len(unusable) - MOST_FAILURES} more left out")
 
 
 def _failures(console: Console, failures: Sequence[Failure]) -> None:
     for failure in failures[:MOST_FAILURES]:
-        where = escape(f"{failure.source}/{failure.uri}")
-        console.print(f"  [red]quarantined[/] {where}: {escape(failure.message)}", soft_wrap=True)
+        line = Text("quarantined ", style="red").append(
+            f"{failure.source}/{failure.uri}: {failure.message}", style="default"
+        )
+        hanging(console, line, 4, "  -")
     if len(failures) > MOST_FAILURES:
         console.print(f"  … and {len(failures) - MOST_FAILURES} more: glossator status --json")
 
@@ -75,21 +89,25 @@ def _failures(console: Console, failures: Sequence[Failure]) -> None:
 def show_status(console: Console, status: Status) -> None:
     """Show the state of a collection."""
     console.print(f"[bold]{status.collection}[/] in {escape(status.lake)}", soft_wrap=True)
-    table = Table.grid(padding=(0, 2))
     if status.snapshot is None or status.published is None or status.counts is None:
         console.print("  nothing is published yet: glossator index FOLDER")
     else:
-        counts = status.counts
-        table.add_row("  snapshot", f"{status.snapshot} (flip {status.flip})")
-        table.add_row("  published", f"{status.published:%Y-%m-%d %H:%M} UTC by {status.author}: {status.reason}")
-        table.add_row(
-            "  holds", f"{counts.documents:,} documents, {counts.chunks:,} chunks in {status.shards} shard(s)"
+        counts, when = status.counts, f"{status.published:%Y-%m-%d %H:%M} UTC"
+        holds = (
+            f"{counted(counts.documents, 'document')}, {counted(counts.chunks, 'chunk')} "
+            f"in {counted(status.shards or 0, 'shard')}"
         )
-        table.add_row("  model", str(status.model))
+        _row(console, "snapshot", f"{status.snapshot} (flip {status.flip})")
+        _row(console, "published", f"{when} by {status.author}: {status.reason}")
+        _row(console, "holds", holds)
+        _row(console, "model", str(status.model))
     for source in status.sources:
-        table.add_row("  source", escape(f"{source.name}: {source.root}"))
-    console.print(table)
+        console.print(f"  {'source':<11}{escape(source.name)}: {escape(source.root)}", soft_wrap=True)
     _failures(console, [item.failure for item in status.quarantine])
+
+
+def _row(console: Console, name: str, value: str) -> None:
+    hanging(console, value, 13, f"  {name}")
 
 
 def show_findings(console: Console, snapshot: Snapshot, findings: Iterable[Finding]) -> None:
@@ -97,6 +115,6 @@ def show_findings(console: Console, snapshot: Snapshot, findings: Iterable[Findi
     console.print(f"Snapshot [bold]{snapshot.id[:12]}[/] of collection [bold]{snapshot.collection}[/]")
     for finding in findings:
         mark = "[green]✓[/]" if finding.ok else "[red]✗[/]"
-        console.print(f"  {mark} {finding.check:<9} {escape(finding.message)}", soft_wrap=True)
+        hanging(console, finding.message, 14, Text.from_markup(f"  {mark} {finding.check}"))
         if finding.remedy:
-            console.print(f"    [yellow]→ {escape(finding.remedy)}[/]", soft_wrap=True)
+            hanging(console, Text(finding.remedy, style="yellow"), 14, "            →")

@@ -27,6 +27,9 @@ class Meter:
             if stage == "embed" and not ref.reused:
                 self.embedded += ref.counts["computed"]
 
+    def store_begun(self, name: str) -> None:
+        pass
+
     def store_done(self, name: str, seconds: float) -> None:
         with self._lock:
             self._seconds[name] += seconds

@@ -17,9 +17,7 @@ from tasks.plan.quarantine import record_failures
 
 def quarantine(lake: Lake, plan: Plan, failures: Sequence[Failure] = ()) -> None:
     """Record what failed: what the plan knew, and what happened since."""
-    record_failures(
-        lake, [source.name for source in plan.sources], [*plan.failures, *failures], plan.workspace.stages["load"]
-    )
+    record_failures(lake, [source.name for source in plan.sources], [*plan.failures, *failures], plan.workspace.stages)
 
 
 def describe(lake: Lake, plan: Plan) -> IndexReport:
@@ -41,5 +39,6 @@ def report(plan: Plan, snapshot: Snapshot, pointer: Flip) -> IndexReport:
         documents=plan.counts,
         chunks=snapshot.counts.chunks,
         skipped=dict(sorted(skipped.items())),
+        left_out=tuple(entry for source in plan.sources for entry in source.unusable),
         failed=plan.failures,
     )

@@ -11,7 +11,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 from schemas.errors import TransientError
 from schemas.snapshot import PartRef
 from schemas.work import ShardJob, Workspace
-from tasks.progress import store_done
+from tasks.progress import store_begun, store_done
 from tasks.step import Step, Whole
 
 Batches = Sequence[Sequence[ShardJob]]
@@ -56,6 +56,7 @@ class PlainRunner:
 
     def whole(self, step: Whole, space: Workspace, *arguments: Any) -> str:
         begun = time.perf_counter()
+        store_begun(step.name)
         key = step.key(space, *arguments)
         if not step.exists(space, key):
             key = _retrying(space)(step.compute, space, *arguments)
@@ -96,6 +97,7 @@ class PrefectRunner:
         from tasks.task import whole_task
 
         begun = time.perf_counter()
+        store_begun(step.name)
         key = whole_task(step, space)(space, list(arguments))
         store_done(step.name, time.perf_counter() - begun)
         return key

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
+
 from rich.console import Console
-from rich.markup import escape
-from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from query.extractive import Citation, ExtractiveAnswer
 from query.golden import Evaluation
+from query.layout import hanging
 from query.retriever import Hit, SearchResult
 from query.snapshot_reader import Passage
 
 SNIPPET = 240
+_LONGEST_WORD = 24  # Chinese has no spaces: cut anywhere.
+_HEADINGS = re.compile(r"\A(?:[ \t]*#{1,6}[ \t].*\n+)+")
+ID = 12
+"""Characters of a chunk's id that are shown; ``show`` takes the beginning of one."""
 
 
 def place(passage: Passage) -> str:
@@ -35,34 +39,42 @@ def show_hits(console: Console, result: SearchResult) -> None:
     if not result.hits:
         console.print("Nothing found.")
     for hit in result.hits:
-        heading = Text(f"{hit.rank:>2}. ", style="bold")
-        heading.append(place(hit.passage), style="bold cyan")
-        console.print(heading)
-        console.print(Padding(Text(_snippet(hit.passage.text)), (0, 0, 0, 4)))
-        console.print(Padding(Text(f"{hit.passage.chunk_id}  {_sides(hit)}", style="dim"), (0, 0, 1, 4)))
+        heading = Text(place(hit.passage), style="bold cyan")
+        hanging(console, heading, 4, Text(f"{hit.rank:>2}. ", style="bold"))
+        hanging(console, snippet(hit.passage.text), 4)
+        hanging(console, Text(f"{_span(hit.passage)}  {_sides(hit)}", style="dim"), 4)
+        console.print()
     show_notes(console, result.notes)
 
 
 def _sides(hit: Hit) -> str:
     dense = f"dense {hit.dense.rank}" if hit.dense else "dense -"
     bm25 = f"BM25 {hit.bm25.rank}" if hit.bm25 else "BM25 -"
-    return f"score {hit.score:.4f} ({dense}, {bm25})"
+    return f"score {hit.score:.3f} ({dense}, {bm25})"
 
 
-def _snippet(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= SNIPPET else f"{line[:SNIPPET].rstrip()}…"
+def _span(passage: Passage) -> str:
+    return f"{passage.chunk_id[:ID]} text[{passage.start}:{passage.end}]"
+
+
+def snippet(text: str) -> str:
+    """Return the beginning of a passage in one line, without the headings that its place names already."""
+    line = " ".join(_HEADINGS.sub("", text).split()) or " ".join(text.split())
+    if len(line) <= SNIPPET:
+        return line
+    cut = line[: SNIPPET + 1]
+    words = cut.rpartition(" ")[0]
+    return f"{words if len(words) > SNIPPET - _LONGEST_WORD else cut[:SNIPPET]} …"
 
 
 def show_notes(console: Console, notes: tuple[str, ...]) -> None:
     """Show what a reader should know about how a result came about."""
     for note in notes:
-        console.print(f"[yellow]note:[/] {escape(note)}")
+        hanging(console, note, 6, Text("note:", style="yellow"))
 
 
 def show_passage(console: Console, passage: Passage) -> None:
     """Show one chunk in its document."""
-    table = Table.grid(padding=(0, 2))
     for name, value in (
         ("chunk", f"{passage.chunk_id} ({passage.index + 1} of {passage.total}, {passage.kind})"),
         ("document", f"{passage.document.uri} (source {passage.document.source}, id {passage.document.doc_id})"),
@@ -71,9 +83,10 @@ def show_passage(console: Console, passage: Passage) -> None:
         ("span", f"text[{passage.start}:{passage.end}]"),
         ("context", passage.context or "-"),
     ):
-        table.add_row(Text(name, style="dim"), Text(value))
-    console.print(table)
-    console.print(Padding(Text(passage.text), (1, 0, 0, 0)))
+        hanging(console, value, 10, Text(name, style="dim"))
+    console.print()
+    for line in passage.text.split("\n"):
+        hanging(console, line, 0)
 
 
 def show_answer(console: Console, answer: ExtractiveAnswer, notes: tuple[str, ...]) -> None:
@@ -81,29 +94,29 @@ def show_answer(console: Console, answer: ExtractiveAnswer, notes: tuple[str, ..
     for quote in answer.quotes:
         text = Text(" ".join(quote.text.split()))
         text.append(f" [{quote.citation.number}]", style="bold cyan")
-        console.print(Padding(text, (0, 0, 1, 2)))
+        hanging(console, text, 2)
+        console.print()
     for quote in answer.quotes:
-        console.print(_citation(quote.citation))
+        _show_citation(console, quote.citation)
     if answer.note:
-        console.print(Text(answer.note, style="yellow"))
+        hanging(console, Text(answer.note, style="yellow"), 0)
     show_notes(console, notes)
 
 
-def _citation(citation: Citation) -> Text:
+def _show_citation(console: Console, citation: Citation) -> None:
     pages = f", page {citation.page}" if citation.page is not None else ""
-    line = Text(f"[{citation.number}] ", style="bold cyan")
-    line.append(_place(citation.uri, pages, citation.breadcrumb))
-    line.append(f"  {citation.chunk_id[:12]} text[{citation.start}:{citation.end}]", style="dim")
-    return line
+    where = _place(citation.uri, pages, citation.breadcrumb)
+    hanging(console, where, 4, Text(f"[{citation.number}]", style="bold cyan"))
+    hanging(console, Text(f"{citation.chunk_id[:ID]} text[{citation.start}:{citation.end}]", style="dim"), 4)
 
 
 def show_scores(console: Console, evaluation: Evaluation) -> None:
     """Show recall per mode, and which questions were missed."""
-    table = Table("mode", f"recall@{evaluation.k}", "found", "missed", box=None, padding=(0, 2))
+    recall = f"recall@{evaluation.k}"
+    console.print(Text(f"mode    {recall:>9}  found  missed", style="bold"))
     for score in evaluation.scores:
-        missed = ", ".join(score.missed) or "-"
-        table.add_row(score.mode, f"{score.recall:.3f}", str(len(score.found)), missed)
-    console.print(table)
+        head = f"{score.mode:<8}{score.recall:>9.3f}{len(score.found):>7}  "
+        hanging(console, ", ".join(score.missed) or "-", len(head), head)
     for name, ids in (("quote not in its document", evaluation.unlocated), ("document gone", evaluation.expired)):
         if ids:
-            console.print(f"[yellow]{name}:[/] {', '.join(ids)}")
+            hanging(console, f"{name}: {', '.join(ids)}", 2)

@@ -2,14 +2,15 @@
 
 The vector index also holds rows of other snapshots (older, or not published yet) and knows nothing of filters that
 were worked out here, so that some of its hits do not exist for this reader. It is asked again, wider, until enough
-visible ones are there. Where the index falls short (approximate indexes return fewer rows than asked) or few chunks
-are allowed, the vectors beside the passages are scored one by one. The result says which way it went.
+visible ones are there. Where the index falls short (approximate indexes return fewer rows than asked), cannot be
+reached (a run that publishes holds Milvus Lite) or few chunks are allowed, the vectors beside the passages are scored
+one by one. The result says which way it went, and why.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy.typing as npt
 
 from query.ranking import NOTHING, Ranking, best
 from query.snapshot_reader import SnapshotReader
+from schemas.errors import GlossatorError
 
 Way = Literal["index", "index widened", "exact"]
 
@@ -39,10 +41,11 @@ class VectorSearch(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DenseResult:
-    """Nearest visible chunks, and how they were found."""
+    """Nearest visible chunks, and how they were found; ``note`` says why, where the index could not be reached."""
 
     ranking: Ranking
     way: Way
+    note: str | None = None
 
 
 def search_dense(
@@ -68,7 +71,11 @@ def search_dense(
         return DenseResult(NOTHING, "exact")
     if allowed is not None and visible <= brute_force_rows:
         return _exact(reader, vector, wanted, allowed)
-    return _widening(reader, index, vector, wanted, allowed)
+    try:
+        return _widening(reader, index, vector, wanted, allowed)
+    except GlossatorError as error:
+        exact = _exact(reader, vector, wanted, allowed)
+        return replace(exact, note=f"vectors compared one by one: {error.what}")
 
 
 def _widening(

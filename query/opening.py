@@ -54,7 +54,7 @@ def _with_model_of(lake: Lake, config: Config, snapshot: Snapshot) -> Config:
     """Return the config with the snapshot's model: vectors of another one cannot be compared with its own."""
     embed = config.embed.model_copy(update={"model": snapshot.vectors.model})
     config = config.model_copy(update={"embed": embed})
-    if stamp_model(lake, config).identity != snapshot.vectors.model_identity:
+    if stamp_model(lake, config, remember=False).identity != snapshot.vectors.model_identity:
         raise UsageError(
             f"the model {snapshot.vectors.model} or its prompts are not those that the index was made with",
             hint="set embed.query_prompt and embed.passage_prompt back, or run `glossator index --migrate`",

@@ -195,6 +195,8 @@ class Retriever:
                 allowed=allowed,
             )
         trace.way = found.way
+        if found.note:
+            trace.notes.append(found.note)
         return found.ranking
 
     def _fuse(self, dense: Ranking, bm25: Ranking, mode: Mode) -> list[Fused]:

@@ -18,7 +18,7 @@ _LINE = re.compile(r"[^\n]+")
 _HEADING = re.compile(r"\s{0,3}#{1,6}\s")
 _RULE = re.compile(r"[\s|:=*_+-]+")
 _FENCE = re.compile(r"\s*(?:```|~~~)")
-_ITEM = re.compile(r"\s*(?:[-*+•·]|\d{1,3}[.)、]|[（(]?[一二三四五六七八九十]+[)）、])\s*")
+_ITEM = re.compile(r"\s*(?:[-*+](?!\d)|[•·]|\d{1,3}(?:[.)](?!\d)|、)|[（(]?[一二三四五六七八九十]+[)）、])\s*")
 _ROW = re.compile(r"\s*\|")
 
 _SENTENCE_END = re.compile(r"[。！？…।]+[」』”’）】]*|[.!?]+[\"'”’)\]]*(?=\s|$)")

@@ -21,10 +21,9 @@ import pyarrow as pa
 from schemas.errors import UsageError
 from schemas.snapshot import Snapshot
 from schemas.tables import CATALOG_CHUNKS, CATALOG_DOCUMENTS, PASSAGE_CHUNKS, PASSAGE_DOCUMENTS, PASSAGE_PARENTS
-from tasks.lake.lake import Corrupt, Lake
+from tasks.lake.lake import Corrupt, Lake, rebuild_hint
 from tasks.publish.bm25 import Bm25Index
 
-_REBUILD = "run `glossator index`: it is built anew"
 _TEXTS_KEPT = 32
 
 
@@ -117,7 +116,7 @@ class SnapshotReader:
         self._chunks = _mapped(folder / "chunks.arrow", CATALOG_CHUNKS)
         counts = self.snapshot.counts
         if (len(self._documents), len(self._chunks)) != (counts.documents, counts.chunks):
-            raise Corrupt(f"the catalog {folder} is not that of snapshot {name}", hint=_REBUILD)
+            raise Corrupt(f"the catalog {folder} is not that of snapshot {name}", hint=rebuild_hint(folder))
         self._ids = self._chunks.column("chunk_id")
         self._document_of, self._shard_of, self._row_of = (
             self._chunks.column(column).to_numpy() for column in ("document", "shard", "row")
@@ -135,10 +134,12 @@ class SnapshotReader:
     @cached_property
     def bm25(self) -> Bm25Index:
         """The lexical index; its document i is the chunk of row i."""
-        index = Bm25Index.open(self._lake.open_folder(f"bm25/{self.snapshot.bm25}"))
+        folder = self._lake.open_folder(f"bm25/{self.snapshot.bm25}")
+        index = Bm25Index.open(folder)
         if index.size != self.size:
             raise Corrupt(
-                f"the BM25 index {self.snapshot.bm25} holds {index.size} chunks, the catalog {self.size}", hint=_REBUILD
+                f"the BM25 index {folder} holds {index.size} chunks, the catalog {self.size}",
+                hint=rebuild_hint(folder),
             )
         return index
 
@@ -292,9 +293,10 @@ class SnapshotReader:
         return shard
 
     def _foreign(self, shard: int) -> Corrupt:
+        folder = self._lake.storage.local(f"passages/{self._keys.get(shard, '')}")
         return Corrupt(
             f"the passages of shard {shard} do not belong to the catalog of snapshot {self.snapshot.name}",
-            hint=_REBUILD,
+            hint=rebuild_hint(folder),
         )
 
 
@@ -303,9 +305,9 @@ def _mapped(path: Path, schema: pa.Schema) -> pa.Table:
         with pa.memory_map(str(path)) as file:
             table = pa.ipc.open_file(file).read_all()
     except (OSError, pa.ArrowInvalid) as error:
-        raise Corrupt(f"{path} is damaged ({error})", hint=_REBUILD) from error
+        raise Corrupt(f"{path} is damaged ({error})", hint=rebuild_hint(path.parent)) from error
     if not table.schema.equals(schema):
-        raise Corrupt(f"{path} has other columns than this version reads", hint=_REBUILD)
+        raise Corrupt(f"{path} has other columns than this version reads", hint=rebuild_hint(path.parent))
     return table
 
 
@@ -313,8 +315,11 @@ def _mapped_vectors(path: Path, rows: int) -> npt.NDArray[np.float32]:
     try:
         vectors = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise Corrupt(f"{path} is damaged ({error})", hint=_REBUILD) from error
+        raise Corrupt(f"{path} is damaged ({error})", hint=rebuild_hint(path.parent)) from error
     if vectors.ndim != 2 or len(vectors) != rows or vectors.dtype != np.float32:
-        raise Corrupt(f"{path} holds {vectors.shape} {vectors.dtype}, not a vector for each of {rows} chunks")
+        raise Corrupt(
+            f"{path} holds {vectors.shape} {vectors.dtype}, not a vector for each of {rows} chunks",
+            hint=rebuild_hint(path.parent),
+        )
     plain: npt.NDArray[np.float32] = vectors.view(np.ndarray)
     return plain

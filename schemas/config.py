@@ -34,7 +34,7 @@ def operational(default: Any = ..., **field: Any) -> Any:
 class Section(BaseModel):
     """One table of the configuration file."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     def result_digest(self) -> str:
         """Return the digest of the fields that decide what comes out."""
@@ -183,6 +183,8 @@ def file_layer(path: Path) -> Layer:
         return Layer(name=str(path), values=tomllib.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError as error:
         raise UsageError(f"no configuration file {path}", hint="check --config") from error
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}", hint="check --config") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not valid TOML: {error}") from error
 
@@ -212,6 +214,8 @@ def _assign(values: dict[str, Any], path: Sequence[str], value: str, where: str)
         values = values.setdefault(key, {})
         if not isinstance(values, dict):
             raise UsageError(f"{where}: {key} is set both as a value and as a section")
+    if isinstance(values.get(path[-1]), dict):
+        raise UsageError(f"{where}: {path[-1]} is set both as a value and as a section")
     try:
         values[path[-1]] = json.loads(value)
     except json.JSONDecodeError:
@@ -255,7 +259,9 @@ def _describe(layers: Sequence[Layer], problem: Any) -> str:
 
 def _has(values: Any, path: Sequence[str]) -> bool:
     for key in path:
-        if not isinstance(values, Mapping) or key not in values:
+        if not isinstance(values, Mapping):
+            return True  # The rest of the path lies within this value: an item of a list.
+        if key not in values:
             return False
         values = values[key]
     return True

@@ -44,6 +44,7 @@ class PlanSummary(Record):
     shards_to_build: int
     bytes_to_load: int
     migrates: tuple[Stage, ...]
+    damaged: tuple[str, ...]
     failed: tuple[Failure, ...]
 
 
@@ -58,6 +59,7 @@ class Plan(Record):
         failures: documents known to fail, which this plan leaves out or keeps stale.
         bytes: size of the documents that will be read.
         new_sources: to be recorded with the run.
+        damaged: storage keys of what the published snapshot names and is missing or cut short; built anew.
     """
 
     workspace: Workspace
@@ -72,11 +74,12 @@ class Plan(Record):
     failures: tuple[Failure, ...]
     bytes: int
     migrates: tuple[Stage, ...] = ()
+    damaged: tuple[str, ...] = ()
 
     @property
     def nothing_to_do(self) -> bool:
         """True when the published snapshot is what this plan would make."""
-        return not self.jobs and self.parent is not None
+        return not self.jobs and self.parent is not None and not self.damaged
 
     def summary(self) -> PlanSummary:
         """Return what a person wants to know of it."""
@@ -88,5 +91,6 @@ class Plan(Record):
             shards_to_build=len(self.jobs),
             bytes_to_load=self.bytes,
             migrates=self.migrates,
+            damaged=self.damaged,
             failed=self.failures,
         )

@@ -19,6 +19,8 @@ class IndexReport(Record):
         chunks_reused: chunks whose vector was there already.
         usd: dollars spent on API calls.
         seconds: per stage, plus ``total``; stages overlap, so they may add up to more.
+        skipped: by ending, files that no loader takes.
+        left_out: (name, reason) of entries that cannot be documents at all: dead links, pipes.
         failed: documents that are not in the snapshot in their present version, and why.
     """
 
@@ -33,5 +35,6 @@ class IndexReport(Record):
     usd: float = 0.0
     seconds: dict[str, float] = Field(default_factory=dict)
     skipped: dict[str, int] = Field(default_factory=dict)
+    left_out: tuple[tuple[str, str], ...] = ()
     failed: tuple[Failure, ...] = ()
     published: bool = False

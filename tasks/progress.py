@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Protocol
 
+from schemas.errors import GlossatorError
 from schemas.snapshot import PartRef, Stage
 
 
@@ -12,6 +14,10 @@ class Listener(Protocol):
 
     def shard_done(self, stage: Stage, ref: PartRef, seconds: float) -> None:
         """A shard is done; ``ref.reused`` tells that its part was there already."""
+        ...
+
+    def store_begun(self, name: str) -> None:
+        """Work on the catalog, the BM25 index or the vectors of the candidate begins."""
         ...
 
     def store_done(self, name: str, seconds: float) -> None:
@@ -28,6 +34,16 @@ class Listener(Protocol):
 
 
 _listeners: list[Listener] = []
+_stopping = threading.Event()
+
+
+class Stopped(GlossatorError):
+    """The run was asked to stop."""
+
+
+def stop() -> None:
+    """Ask all work of this process to end with the unit that it is at: threads hear of no signal."""
+    _stopping.set()
 
 
 def listen(listener: Listener) -> None:
@@ -46,6 +62,12 @@ def advance(stage: Stage, ref: PartRef, seconds: float) -> None:
         listener.shard_done(stage, ref, seconds)
 
 
+def store_begun(name: str) -> None:
+    """Tell that work on a store of the candidate begins."""
+    for listener in tuple(_listeners):
+        listener.store_begun(name)
+
+
 def store_done(name: str, seconds: float) -> None:
     """Tell that a store of the candidate is done."""
     for listener in tuple(_listeners):
@@ -59,6 +81,12 @@ def expect(stage: Stage, units: int) -> None:
 
 
 def tick(stage: Stage, units: int = 1) -> None:
-    """Tell that so many more documents or texts are done."""
+    """Tell that so many more documents or texts are done.
+
+    Raises:
+        Stopped: work shall not go on.
+    """
+    if _stopping.is_set():
+        raise Stopped("interrupted")
     for listener in tuple(_listeners):
         listener.units_done(stage, units)

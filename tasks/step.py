@@ -60,6 +60,8 @@ class Step:
                 ref = self.compute(space, job, key, *refs)
             advance(self.stage, ref, time.perf_counter() - begun)
         else:
+            # A key says nothing of shards: in another layout the same documents lay in another one.
+            ref = ref.model_copy(update={"shard": job.shard})
             advance(self.stage, ref, 0.0)
         return ref
 

@@ -55,8 +55,8 @@ def _compute(space: Workspace, job: ShardJob, key: str, contexts: PartRef) -> Pa
 
 
 def _encode(space: Workspace, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-    encoder = open_encoder(locate_model(space.model.name), space.config.embed)
     expect("embed", len(texts))
+    encoder = open_encoder(locate_model(space.model.name), space.config.embed)
     rows = encoder.encode(texts, lambda count: tick("embed", count))
     if not np.isfinite(rows).all():
         bad = texts[int(np.flatnonzero(~np.isfinite(rows).all(axis=1))[0])]

@@ -17,20 +17,25 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from schemas.errors import GlossatorError, Overtaken
-from schemas.snapshot import Flip, PartRef, Snapshot, Stage
+from schemas.snapshot import Flip, PartRef, Record, Snapshot, Stage
+from tasks.lake.seal import check_seal, seal
 from tasks.lake.storage import AlreadyExists, LocalStorage, NotFound, Storage
 
 REF_KEY = b"glossator"
 MANIFEST = "manifest.json"
+
+RecordType = TypeVar("RecordType", bound=Record)
+_FLIP = re.compile(r"flips/([0-9]+)\.json")
 
 
 class Corrupt(GlossatorError):
@@ -48,42 +53,46 @@ class Lake:
     # --- parts -------------------------------------------------------------------------------------------
 
     def write_part(self, ref: PartRef, table: pa.Table) -> PartRef:
-        """Write a part and return its ref. Its ref is kept in the file's footer, a checksum per page."""
+        """Write a part and return its ref, which is kept in the file's footer."""
         metadata = {**(table.schema.metadata or {}), REF_KEY: ref.model_dump_json().encode()}
         sink = pa.BufferOutputStream()
-        pq.write_table(
-            table.replace_schema_metadata(metadata),
-            sink,
-            compression="zstd",
-            write_page_checksum=True,
-            store_schema=True,
-        )
-        self.storage.write(part_path(ref.stage, ref.key), sink.getvalue().to_pybytes())
+        pq.write_table(table.replace_schema_metadata(metadata), sink, compression="zstd", store_schema=True)
+        self.storage.write(part_path(ref.stage, ref.key), seal(sink.getvalue().to_pybytes()))
         self._remember(ref)
         return ref
 
     def find_part(self, stage: Stage, key: str) -> PartRef | None:
-        """Return the ref of a part that exists, else None."""
+        """Return the ref of a part that exists, else None.
+
+        Raises:
+            Corrupt: it exists and is damaged.
+        """
         path = part_path(stage, key)
         if not self.storage.exists(path):
             return None
-        try:
-            footer = pq.read_metadata(self.storage.local(path)).metadata
-            return PartRef.model_validate_json(footer[REF_KEY]).model_copy(update={"reused": True})
-        except (pa.ArrowInvalid, KeyError, TypeError, ValueError, OSError) as error:
-            raise self._corrupt(path, error) from error
+        footer = pq.read_metadata(self._sealed(path)).metadata
+        return PartRef.model_validate_json(footer[REF_KEY]).model_copy(update={"reused": True})
 
     def read_part(self, stage: Stage, key: str, columns: list[str] | None = None) -> pa.Table:
-        """Read a part, or some of its columns."""
+        """Read a part, or some of its columns.
+
+        Raises:
+            NotFound, Corrupt
+        """
         path = part_path(stage, key)
         if not self.storage.exists(path):
             raise NotFound(f"part {path} is missing", hint="run `glossator index` again: it is computed anew")
+        return pq.read_table(self._sealed(path), columns=columns)
+
+    def _sealed(self, path: str) -> pa.BufferReader:
+        """Map a file whose every byte is as it was written."""
         try:
-            return pq.read_table(
-                self.storage.local(path), columns=columns, page_checksum_verification=True, memory_map=True
-            )
-        except (pa.ArrowInvalid, OSError) as error:
+            with pa.memory_map(str(self.storage.local(path))) as file:
+                buffer = file.read_buffer()
+            check_seal(memoryview(buffer))
+        except (OSError, ValueError) as error:
             raise self._corrupt(path, error) from error
+        return pa.BufferReader(buffer)
 
     def _corrupt(self, path: str, error: Exception) -> Corrupt:
         return Corrupt(
@@ -114,8 +123,12 @@ class Lake:
         self.storage.write(f"{folder}/{MANIFEST}", json.dumps(manifest, indent=1).encode())
 
     def has_folder(self, folder: str) -> bool:
-        """Tell whether a folder was written completely."""
-        return self.storage.exists(f"{folder}/{MANIFEST}")
+        """Tell whether a folder was written completely, and no file of it has gone or been cut short since."""
+        try:
+            self.open_folder(folder)
+        except (NotFound, Corrupt):
+            return False
+        return True
 
     def open_folder(self, folder: str, *, verify: bool = False) -> Path:
         """Return the local path of a complete folder.
@@ -133,10 +146,20 @@ class Lake:
             if not file.exists() or file.stat().st_size != expected["bytes"]:
                 raise Corrupt(f"{file} is missing or cut short", hint="run `glossator index`: it is built anew")
             if verify and hashlib.sha256(file.read_bytes()).hexdigest() != expected["sha256"]:
-                raise Corrupt(f"{file} differs from its checksum", hint="run `glossator index`: it is built anew")
+                raise Corrupt(f"{file} differs from its checksum", hint=rebuild_hint(path))
         return path
 
     # --- snapshots and flips -----------------------------------------------------------------------------
+
+    def _record(self, kind: type[RecordType], key: str) -> RecordType:
+        try:
+            return kind.model_validate_json(self.storage.read(key))
+        except (NotFound, ValueError) as error:
+            raise Corrupt(
+                f"{self.storage.local(key)} is {'missing' if isinstance(error, NotFound) else 'damaged'}",
+                hint=f"restore it from a copy, or delete the newest file in {self.storage.local('flips')}: "
+                "the one before it counts then",
+            ) from error
 
     def write_snapshot(self, snapshot: Snapshot) -> None:
         """Write a snapshot; nobody reads it before a flip names it."""
@@ -144,12 +167,12 @@ class Lake:
 
     def read_snapshot(self, name: str) -> Snapshot:
         """Read a snapshot by the name that a flip holds."""
-        return Snapshot.model_validate_json(self.storage.read(f"snapshots/{name}.json"))
+        return self._record(Snapshot, f"snapshots/{name}.json")
 
     def current_flip(self) -> Flip | None:
         """Return the newest flip: what readers use."""
-        numbers = [int(Path(key).stem) for key in self.storage.keys("flips")]
-        return Flip.model_validate_json(self.storage.read(f"flips/{max(numbers)}.json")) if numbers else None
+        numbers = [int(name[1]) for key in self.storage.keys("flips") if (name := _FLIP.fullmatch(key))]
+        return self._record(Flip, f"flips/{max(numbers)}.json") if numbers else None
 
     def current_snapshot(self) -> Snapshot | None:
         """Return the snapshot that readers use."""
@@ -196,6 +219,11 @@ class Lake:
         buffer = io.BytesIO()
         frame.write_ipc(buffer, compression="uncompressed")
         self.storage.write(key, buffer.getvalue())
+
+
+def rebuild_hint(folder: Path) -> str:
+    """Return the way to have a damaged folder of the published snapshot built anew."""
+    return f"delete {folder} and run `glossator index` again: it is built anew"
 
 
 def ipc_bytes(table: pa.Table) -> bytes:

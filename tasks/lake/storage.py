@@ -7,6 +7,7 @@ store by PUT and ``PUT If-None-Match: *``. Keys are relative POSIX paths.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import secrets
@@ -76,8 +77,9 @@ class LocalStorage:
             temporary.replace(path)
             _sync_folder(path.parent)
         except OSError as error:
-            temporary.unlink(missing_ok=True)
             raise _explained(error, path) from error
+        finally:
+            _discard(temporary)
 
     def create(self, key: str, data: bytes) -> None:
         path = self._path(key)
@@ -90,10 +92,13 @@ class LocalStorage:
         except OSError as error:
             raise _explained(error, path) from error
         finally:
-            temporary.unlink(missing_ok=True)
+            _discard(temporary)
 
     def exists(self, key: str) -> bool:
-        return self._path(key).exists()
+        try:
+            return self._path(key).exists()
+        except OSError as error:
+            raise _explained(error, self._path(key)) from error
 
     def delete(self, key: str) -> None:
         try:
@@ -107,6 +112,8 @@ class LocalStorage:
             names = sorted(entry.name for entry in os.scandir(folder))
         except FileNotFoundError:
             return
+        except OSError as error:
+            raise _explained(error, folder) from error
         for name in names:
             if not name.startswith(TEMPORARY):
                 yield f"{prefix}/{name}"
@@ -122,10 +129,18 @@ class LocalStorage:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-        except OSError as error:
-            temporary.unlink(missing_ok=True)
-            raise _explained(error, path) from error
+        except BaseException as error:
+            _discard(temporary)
+            if isinstance(error, OSError):
+                raise _explained(error, path) from error
+            raise
         return temporary
+
+
+def _discard(temporary: Path) -> None:
+    # A failure to tidy up must not hide what went wrong before; leftovers are never listed.
+    with contextlib.suppress(OSError):
+        temporary.unlink(missing_ok=True)
 
 
 def _sync_folder(folder: Path) -> None:
@@ -141,6 +156,11 @@ def _explained(error: OSError, path: Path) -> GlossatorError:
         return TransientError(
             f"the disk is full: cannot write {path}",
             hint="free space and run the same command again; what is done so far is kept",
+        )
+    if error.errno == errno.EFBIG:
+        return TransientError(
+            f"{path} would be larger than this process may write",
+            hint="raise the limit (`ulimit -f`) and run the same command again; what is done so far is kept",
         )
     if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
         return GlossatorError(f"no permission for {path}", hint="check the owner of the lake folder")

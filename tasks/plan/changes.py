@@ -70,6 +70,7 @@ def compare(source: str, listed: pl.DataFrame, failing: dict[str, Failure], publ
     renamed, deleted = _pair(new, gone)
     remaining = (
         present.select("doc_id", content_digest="old")
+        .vstack(stale.select("doc_id", "content_digest"))
         .vstack(published.filter(pl.col("source") != source).select("doc_id", "content_digest"))
         .unique("content_digest", keep="first", maintain_order=True)
         .rename({"doc_id": "copy_of"})
@@ -87,9 +88,11 @@ def compare(source: str, listed: pl.DataFrame, failing: dict[str, Failure], publ
             doc_id=pl.Series([document_id(source, uri) for uri in new["uri"]], dtype=pl.String),
         )
     )
+    # Files that swap, or are moved over each other: their bytes were somewhere else.
+    elsewhere = ours.unique("old", keep="first", maintain_order=True).select(content_digest="old", donor="doc_id")
     frames = [
-        present.with_columns(
-            donor=pl.when(pl.col("action") == "unchanged").then(pl.col("doc_id")).otherwise(pl.lit(None, pl.String))
+        present.join(elsewhere, on="content_digest", how="left", maintain_order="left").with_columns(
+            donor=pl.when(pl.col("action") == "unchanged").then(pl.col("doc_id")).otherwise(pl.col("donor"))
         ),
         stale,
         added,

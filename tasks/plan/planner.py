@@ -15,10 +15,11 @@ from schemas.plan import ChangeCounts, Plan, SourceSummary
 from schemas.snapshot import STAGES, Failure, PartRef, Snapshot, Stage
 from schemas.tables import PLAN
 from schemas.work import ShardJob, SourceSpec, Workspace
-from tasks.lake.lake import Lake
+from tasks.lake.lake import Corrupt, Lake, rebuild_hint
 from tasks.load.loader import document_type
 from tasks.load.step import load_key
 from tasks.plan.changes import ChangeSet, compare
+from tasks.plan.damage import NO_DAMAGE, find_damage
 from tasks.plan.listing import DigestedListing, digest_listing, remember_hints
 from tasks.plan.quarantine import Quarantined, read_quarantine, still_failing
 from tasks.plan.registry import list_sources
@@ -91,7 +92,8 @@ def make_plan(lake: Lake, config: Config, listed: Sequence[SourceSpec], options:
     target = pl.concat([*found.target, carried]).sort("doc_id")
     _guard(found, published, options)
     migrates = _migration(snapshot, stages, target, options)
-    shards, jobs = _jobs(lake, snapshot, stages, target, published, migrates)
+    damage = find_damage(lake, config, snapshot) if snapshot else NO_DAMAGE
+    shards, jobs = _jobs(lake, snapshot, stages, target, published, migrates, damage.shards)
     return Plan(
         workspace=space,
         parent=snapshot.name if snapshot else None,
@@ -108,6 +110,7 @@ def make_plan(lake: Lake, config: Config, listed: Sequence[SourceSpec], options:
             for doc_id in target.filter(pl.col("action").is_in(["added", "changed"]))["doc_id"]
         ),
         migrates=migrates,
+        damaged=damage.keys,
     )
 
 
@@ -115,8 +118,16 @@ def _published(lake: Lake, snapshot: Snapshot | None) -> pl.DataFrame:
     if snapshot is None:
         names = {name: pl.Int32 if name == "shard" else pl.String for name in _PUBLISHED}
         return pl.DataFrame(schema=names)
-    path = lake.open_folder(f"catalog/{snapshot.catalog}") / "documents.arrow"
-    return pl.read_ipc(path, columns=_PUBLISHED).select(_PUBLISHED)
+    folder = f"catalog/{snapshot.catalog}"
+    if not lake.has_folder(folder):
+        from tasks.publish.catalog import list_documents  # Rarely needed, and it brings pyarrow.
+
+        return list_documents(lake, snapshot.parts["passages"]).select(_PUBLISHED)
+    path = lake.open_folder(folder) / "documents.arrow"
+    try:
+        return pl.read_ipc(path, columns=_PUBLISHED).select(_PUBLISHED)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise Corrupt(f"{path} is damaged ({error})", hint=rebuild_hint(path.parent)) from error
 
 
 def _look(space: Workspace, lake: Lake, listed: Sequence[SourceSpec], published: pl.DataFrame) -> _Found:
@@ -126,7 +137,7 @@ def _look(space: Workspace, lake: Lake, listed: Sequence[SourceSpec], published:
         source = open_source(spec, space.config.load)
         listing = source.listing()
         digested = _digest(lake, source, listing, published, found)
-        failing = _failing(spec.name, digested, quarantine, space.stages["load"])
+        failing = _failing(spec.name, digested, quarantine, space.stages)
         changes = compare(spec.name, digested.table.select("uri", "content_digest"), failing, published)
         _collect(found, spec.name, changes, digested, failing)
         remember_hints(lake, spec.name, digested.table)
@@ -163,13 +174,13 @@ def _digest(lake: Lake, source: Source, listing: Listing, published: pl.DataFram
 
 
 def _failing(
-    source: str, digested: DigestedListing, quarantine: dict[str, Quarantined], stage_digest: str
+    source: str, digested: DigestedListing, quarantine: dict[str, Quarantined], stages: dict[Stage, str]
 ) -> dict[str, Failure]:
     failing = {failure.uri: failure for failure in digested.failures}
     digests = dict(zip(digested.table["uri"].to_list(), digested.table["content_digest"].to_list(), strict=True))
     for item in quarantine.values():
         uri = item.failure.uri
-        if item.failure.source == source and still_failing(item, digests.get(uri, ""), stage_digest):
+        if item.failure.source == source and still_failing(item, digests.get(uri, ""), stages):
             failing[uri] = item.failure
     return failing
 
@@ -227,6 +238,7 @@ def _jobs(
     target: pl.DataFrame,
     published: pl.DataFrame,
     migrates: tuple[Stage, ...],
+    damaged: frozenset[int],
 ) -> tuple[int, tuple[ShardJob, ...]]:
     shards = _shards(snapshot, target.height)
     resharded = snapshot is not None and snapshot.shards != shards
@@ -234,8 +246,10 @@ def _jobs(
         shard=pl.Series([shard_of(doc_id, shards) for doc_id in target["doc_id"]], dtype=pl.Int32)
     )
     now = _by_shard(wanted)
-    before = {} if snapshot is None or resharded else _by_shard(published)
-    todo = [shard for shard in range(shards) if migrates or resharded or now.get(shard) != before.get(shard)]
+    before = _by_shard(published)
+    # A shard without documents has a part too: parts are looked up by shard.
+    everything = snapshot is None or resharded or bool(migrates)
+    todo = [shard for shard in range(shards) if everything or shard in damaged or now.get(shard) != before.get(shard)]
     if not todo:
         return shards, ()
     table = wanted.filter(pl.col("shard").is_in(todo))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path, PurePath
 
@@ -28,7 +29,7 @@ def resolve_source(lake: Lake, root: str, name: str | None) -> SourceSpec:
         UsageError: there is no such folder.
         PlanRefused: the name stands for another root.
     """
-    path = Path(root).expanduser().absolute()
+    path = Path(os.path.abspath(Path(root).expanduser()))  # `.`, `../docs` and `docs/` are one folder
     recorded = {spec.name: spec for spec in list_sources(lake)}
     for spec in recorded.values():
         if spec.root == str(path) and name in {None, spec.name}:

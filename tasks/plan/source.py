@@ -94,27 +94,36 @@ class FolderSource:
             if self._ignored.match(item.name):
                 continue
             uri = f"{prefix}{item.name}"
-            if item.is_dir(follow_symlinks=False):
-                yield from self._walk(Path(item.path), f"{uri}/", unusable)
-                continue
-            reason = self._unusable(item)
+            is_folder = item.is_dir(follow_symlinks=False)
+            reason = self._unusable(item, is_folder)
             if reason is not None:
                 unusable.append((uri.encode("utf-8", "backslashreplace").decode(), reason))
                 continue
-            stat = item.stat()
+            if is_folder:
+                yield from self._walk(Path(item.path), f"{uri}/", unusable)
+                continue
+            try:
+                stat = item.stat()
+            except FileNotFoundError:  # It vanished since the folder was read.
+                continue
             yield Entry(uri, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
 
-    def _unusable(self, item: os.DirEntry[str]) -> str | None:
+    def _unusable(self, item: os.DirEntry[str], is_folder: bool) -> str | None:
         try:
             item.name.encode("utf-8")
         except UnicodeEncodeError:
             return "the file name is not valid UTF-8"
+        if is_folder:
+            return None
         if item.is_symlink():
-            target = Path(item.path).resolve()
+            try:
+                target = Path(item.path).resolve(strict=True)
+            except FileNotFoundError:
+                return "a link to nothing"
+            except (OSError, RuntimeError):  # pathlib raises RuntimeError for a loop before Python 3.13
+                return "a link that leads in a circle or cannot be followed"
             if not target.is_relative_to(self._root.resolve()):
                 return "a link that leaves the source"
-            if not target.exists():
-                return "a link to nothing"
             if target.is_dir():
                 return "a link to a folder"
         return None if item.is_file() else "not a regular file"

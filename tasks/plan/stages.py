@@ -20,7 +20,7 @@ from tasks.load.loader import LOADER_VERSION
 from tasks.tokens.analyzer import ANALYZER_VERSION
 
 EMBED_VERSION = 1
-PASSAGES_VERSION = 1
+PASSAGES_VERSION = 2
 
 
 def stage_digests(config: Config, model: ModelStamp) -> dict[Stage, str]:
@@ -45,8 +45,11 @@ def _digest(*fields: str | int) -> str:
     return digest("stage", *fields)[:32]
 
 
-def stamp_model(lake: Lake, config: Config) -> ModelStamp:
+def stamp_model(lake: Lake, config: Config, *, remember: bool = True) -> ModelStamp:
     """Return the identity of the configured model; the weights are hashed once and remembered by size and time.
+
+    Args:
+        remember: False for readers, which may have no permission to write.
 
     Raises:
         UsageError: the chunks and contexts of this config would not fit the model's window.
@@ -64,7 +67,8 @@ def stamp_model(lake: Lake, config: Config) -> ModelStamp:
             dimension=files.dimension,
             window=files.window - tokenizer.special - tokenizer.count(config.embed.passage_prompt),
         )
-        lake.write_json(key, stamp.model_dump())
+        if remember:
+            lake.write_json(key, stamp.model_dump())
     needed = config.chunk.child_tokens + config.context.reserve_tokens
     if needed > stamp.window:
         raise UsageError(

@@ -30,7 +30,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from schemas.config import Bm25Config
 from schemas.errors import GlossatorError
-from tasks.lake.lake import Corrupt, ipc_bytes
+from tasks.lake.lake import Corrupt, ipc_bytes, rebuild_hint
 from tasks.tokens.analyzer import ANALYZER_VERSION
 
 BM25_VERSION = 1
@@ -153,6 +153,7 @@ class Bm25Index:
 
     Attributes:
         size: number of documents.
+        vocabulary: its terms, sorted.
         settings: as built; analyse questions with ``settings.config``.
     """
 
@@ -166,7 +167,7 @@ class Bm25Index:
     ) -> None:
         self.settings = settings
         self.size = settings.documents
-        self._vocabulary = vocabulary
+        self.vocabulary = vocabulary
         self._data = data
         self._indices = indices
         self._indptr = indptr
@@ -203,20 +204,20 @@ class Bm25Index:
         return index
 
     def _is_whole(self) -> bool:
-        return len(self._vocabulary) == self.settings.terms == len(self._indptr) - 1 and len(self._data) == len(
+        return len(self.vocabulary) == self.settings.terms == len(self._indptr) - 1 and len(self._data) == len(
             self._indices
         ) == self.settings.entries == int(self._indptr[-1])
 
     def _column(self, term: str) -> tuple[int, int]:
         """Return begin and end of a term's entries; equal where no document has it."""
-        low, high = 0, len(self._vocabulary)
+        low, high = 0, len(self.vocabulary)
         while low < high:
             middle = (low + high) // 2
-            if self._vocabulary[middle].as_py() < term:
+            if self.vocabulary[middle].as_py() < term:
                 low = middle + 1
             else:
                 high = middle
-        if low == len(self._vocabulary) or self._vocabulary[low].as_py() != term:
+        if low == len(self.vocabulary) or self.vocabulary[low].as_py() != term:
             return 0, 0
         return int(self._indptr[low]), int(self._indptr[low + 1])
 
@@ -231,9 +232,15 @@ class Bm25Index:
         holding = end - begin
         return math.log1p((self.size - holding + 0.5) / (holding + 0.5))
 
-    def distinct_terms(self) -> npt.NDArray[np.int64]:
-        """Return the number of distinct terms of each document, shape (size,)."""
-        return np.bincount(self._indices, minlength=self.size)
+    def term_sums(self, weights: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+        """Return the sum (mod 2^64) of the weights of each document's distinct terms, shape (size,).
+
+        Args:
+            weights: one for each term of ``vocabulary``, in its order.
+        """
+        sums = np.zeros(self.size, dtype=np.uint64)
+        np.add.at(sums, self._indices, np.repeat(weights, np.diff(self._indptr)))
+        return sums
 
     def scores(self, terms: Sequence[str]) -> npt.NDArray[np.float32]:
         """Return the score of each document, shape (size,); 0 where it shares no term with the question."""
@@ -274,4 +281,4 @@ def _mapped(path: Path, kind: type[Number]) -> npt.NDArray[Number]:
 
 
 def _damaged(folder: Path, why: str) -> Corrupt:
-    return Corrupt(f"the BM25 index {folder} is damaged ({why})", hint="run `glossator index`: it is built anew")
+    return Corrupt(f"the BM25 index {folder} is damaged ({why})", hint=rebuild_hint(folder))

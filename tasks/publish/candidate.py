@@ -51,15 +51,18 @@ def insert_vectors(
 ) -> int:
     """Insert the rows that the parent's collection does not have; return how many."""
     ref = vector_store(space)
-    store = open_milvus(space.config.milvus, lake, ref)
+    store = open_milvus(space.config.milvus, lake, ref, create=True)
     try:
         store.ensure()
         known = _known_ids(lake, parent, ref)
+        whole = bool(known) and store.count() >= len(known)
+        if not whole:  # A new collection, or one that lost rows: what it holds decides, not what it should hold.
+            known = frozenset(store.present(sorted(known)))
         documents = read_catalog(lake, catalog, "documents")
         inserted = 0
         old = {} if parent is None else {part.key for part in parent.parts["passages"]}
         for part in passages:
-            if known and part.key in old:
+            if whole and part.key in old:
                 continue
             rows = list(_rows(lake, part, documents, known))
             store.insert(rows)

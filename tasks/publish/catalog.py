@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
@@ -32,15 +33,15 @@ def write_catalog(lake: Lake, passages: Sequence[PartRef]) -> str:
     key = catalog_key(passages)
     if lake.has_folder(catalog_folder(key)):
         return key
-    documents = pl.concat([_documents(lake, ref) for ref in passages]).sort("doc_id")
+    documents = list_documents(lake, passages)
     places = documents.with_row_index("document").select("shard", "row", document=pl.col("document").cast(pl.Int32))
     chunks = (
         pl.concat([_chunks(lake, ref) for ref in passages])
         .join(places.rename({"row": "document_row"}), on=["shard", "document_row"])
         .sort("chunk_id")
     )
-    counts = chunks.group_by("document").len("chunks").sort("document")
-    documents = documents.with_columns(chunks=counts["chunks"].cast(pl.Int32))
+    counts = np.bincount(chunks["document"].to_numpy(), minlength=documents.height)
+    documents = documents.with_columns(chunks=pl.Series(counts, dtype=pl.Int32))
     lake.write_folder(
         catalog_folder(key),
         {
@@ -49,6 +50,11 @@ def write_catalog(lake: Lake, passages: Sequence[PartRef]) -> str:
         },
     )
     return key
+
+
+def list_documents(lake: Lake, passages: Sequence[PartRef]) -> pl.DataFrame:
+    """Return the documents of all shards, sorted by id: columns of CATALOG_DOCUMENTS without ``chunks``."""
+    return pl.concat([_documents(lake, ref) for ref in passages]).sort("doc_id")
 
 
 def read_catalog(lake: Lake, key: str, table: str, columns: Sequence[str] | None = None) -> pl.DataFrame:

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
-import pyarrow.parquet as pq
 
 from schemas.errors import GlossatorError
 from schemas.identity import chunk_id, embedded_digest
@@ -21,11 +21,11 @@ from schemas.rows import metadata_of
 from schemas.snapshot import PartRef, Record, Snapshot
 from schemas.work import Workspace
 from tasks.contextualize.step import SEPARATOR
-from tasks.lake.lake import Lake, part_path
+from tasks.lake.lake import Lake, rebuild_hint
 from tasks.publish.bm25 import Bm25Index
 from tasks.publish.catalog import catalog_folder, identify, read_arrow, read_catalog
 from tasks.publish.lexical import bm25_folder
-from tasks.publish.milvus import open_milvus
+from tasks.publish.milvus import VectorsGone, local_milvus, open_milvus
 from tasks.publish.passages import passages_folder
 
 
@@ -39,19 +39,32 @@ class Finding(Record):
 
 
 def examine(space: Workspace, lake: Lake, snapshot: Snapshot) -> Iterator[Finding]:
-    """Yield a finding per invariant of a snapshot. Reads everything once; writes nothing."""
+    """Yield a finding per invariant of a snapshot. Reads everything once; writes nothing.
+
+    Ends with the first where files are damaged: nothing can be said of what they hold.
+    """
     for check, remedy, look in (
         ("files", "run `glossator index` again: what is damaged is computed anew", _files),
         ("spans", "report it: an index must never hold such a row", _spans),
-        ("bm25", "delete its folder and run `glossator index` again", _bm25),
-        ("milvus", "run `glossator index` again", _milvus),
+        ("bm25", rebuild_hint(lake.storage.local(bm25_folder(snapshot.bm25))), _bm25),
+        ("milvus", _milvus_remedy(space, lake), _milvus),
         ("identity", "report it: the contents are not those of the snapshot's id", _identity),
     ):
         try:
             problem, message = look(space, lake, snapshot)
         except GlossatorError as error:
-            problem, message = True, str(error)
+            problem, message = True, error.what
+            if not isinstance(error, VectorsGone):
+                remedy = error.hint or remedy
         yield Finding(check=check, ok=not problem, message=message, remedy=remedy if problem else "")
+        if problem and check == "files":
+            return
+
+
+def _milvus_remedy(space: Workspace, lake: Lake) -> str:
+    if space.config.milvus.uri:
+        return "restore the server's data, or index into another collection"
+    return f"delete {local_milvus(lake)} and run `glossator index` again: its rows are written anew"
 
 
 def _files(space: Workspace, lake: Lake, snapshot: Snapshot) -> tuple[bool, str]:
@@ -63,12 +76,7 @@ def _files(space: Workspace, lake: Lake, snapshot: Snapshot) -> tuple[bool, str]
     for folder in folders:
         lake.open_folder(folder, verify=True)
     parts = [ref for stage, refs in snapshot.parts.items() if stage != "passages" for ref in refs]
-    missing = [ref for ref in parts if not lake.storage.exists(part_path(ref.stage, ref.key))]
-    for ref in parts:
-        if ref not in missing:
-            lake.read_part(
-                ref.stage, ref.key, columns=[pq.read_schema(lake.storage.local(part_path(ref.stage, ref.key))).names[0]]
-            )
+    missing = [ref for ref in parts if lake.find_part(ref.stage, ref.key) is None]
     if missing:
         return (
             True,
@@ -114,27 +122,38 @@ def _bm25(space: Workspace, lake: Lake, snapshot: Snapshot) -> tuple[bool, str]:
     chunks = read_catalog(lake, snapshot.catalog, "chunks", ["shard", "row"])
     if index.size != chunks.height:
         return True, f"BM25 holds {index.size} chunks, the catalog {chunks.height}"
-    expected = _distinct_terms(lake, snapshot)
+    expected = _term_sums(lake, snapshot)
     digests = {
         ref.shard: read_arrow(lake.open_folder(passages_folder(ref.key)) / "chunks.arrow", ["embedded_digest"])[
             "embedded_digest"
         ]
         for ref in snapshot.parts["passages"]
     }
-    wanted = np.array([expected[digests[shard][row]] for shard, row in chunks.iter_rows()], dtype=np.int64)
-    wrong = int((index.distinct_terms() != wanted).sum())
+    wanted = np.array([expected[digests[shard][row]] for shard, row in chunks.iter_rows()], dtype=np.uint64)
+    found = index.term_sums(_hashes(pl.Series(index.vocabulary.to_pylist(), dtype=pl.String)))
+    wrong = int((found != wanted).sum())
     if wrong:
         return True, f"{wrong} of {index.size} BM25 rows are not the chunk of their place in the catalog"
     return False, f"BM25 holds all {index.size} chunks, in the catalog's order"
 
 
-def _distinct_terms(lake: Lake, snapshot: Snapshot) -> dict[str, int]:
-    counts: dict[str, int] = {}
+def _term_sums(lake: Lake, snapshot: Snapshot) -> dict[str, int]:
+    """Return the sum (mod 2^64) of the hashes of each embedded text's distinct terms, by its digest."""
+    expected: dict[str, int] = {}
     for ref in snapshot.parts["tokens"]:
-        table = pl.DataFrame(pl.from_arrow(lake.read_part("tokens", ref.key)))
-        counted = table.select("embedded_digest", terms=pl.col("tokens").list.n_unique())
-        counts.update(counted.iter_rows())
-    return counts
+        table = pl.DataFrame(pl.from_arrow(lake.read_part("tokens", ref.key))).with_row_index("text")
+        terms = (
+            table.select("text", pl.col("tokens").cast(pl.List(pl.String)).list.unique()).explode("tokens").drop_nulls()
+        )
+        sums = np.zeros(table.height, np.uint64)
+        np.add.at(sums, terms["text"].to_numpy(), _hashes(terms["tokens"]))
+        expected.update(zip(table["embedded_digest"].to_list(), sums.tolist(), strict=True))
+    return expected
+
+
+def _hashes(terms: pl.Series) -> npt.NDArray[np.uint64]:
+    hashes: npt.NDArray[np.uint64] = terms.hash().to_numpy()
+    return hashes
 
 
 def _milvus(space: Workspace, lake: Lake, snapshot: Snapshot) -> tuple[bool, str]:

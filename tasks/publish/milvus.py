@@ -10,6 +10,7 @@ import logging
 import logging.config
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,29 @@ _COLUMN_BYTES = 256
 _IDS_PER_QUERY = 1_000
 
 
-def open_milvus(config: MilvusConfig, lake: Lake, ref: VectorStoreRef) -> MilvusStore:
-    """Open the Milvus collection of a snapshot: on a server, or embedded in the lake."""
-    return MilvusStore(config, lake.storage.local("milvus.db"), ref)
+class VectorsGone(GlossatorError):
+    """The folder or the collection that a snapshot names is not there."""
+
+
+def open_milvus(config: MilvusConfig, lake: Lake, ref: VectorStoreRef, *, create: bool = False) -> MilvusStore:
+    """Open the Milvus collection of a snapshot: on a server, or embedded in the lake.
+
+    Args:
+        create: make the folder of Milvus Lite where there is none; readers write nothing.
+
+    Raises:
+        VectorsGone: there is no such folder. TransientError: as for MilvusStore.
+    """
+    if not config.uri and not create and not local_milvus(lake).exists():
+        raise VectorsGone(
+            f"the vectors in {local_milvus(lake)} are gone", hint="run `glossator index`: they are written again"
+        )
+    return MilvusStore(config, local_milvus(lake), ref)
+
+
+def local_milvus(lake: Lake) -> Path:
+    """Return the folder of Milvus Lite, used when the config names no server."""
+    return lake.storage.local("milvus.db")
 
 
 def collection_name(collection: str, identity: str) -> str:
@@ -76,7 +97,8 @@ class MilvusStore:
 
     def exists(self) -> bool:
         """Tell whether the collection is there."""
-        return bool(self._client.has_collection(self.ref.collection))
+        with _told("find a collection"):
+            return bool(self._client.has_collection(self.ref.collection))
 
     def ensure(self) -> None:
         """Create the collection and its index unless they are there."""
@@ -99,49 +121,48 @@ class MilvusStore:
         index = MilvusClient.prepare_index_params()
         parameters = {"M": 16, "efConstruction": 200} if self._config.index == "HNSW" else {}
         index.add_index(field_name="vector", index_type=self._config.index, metric_type="COSINE", params=parameters)
-        self._client.create_collection(
-            self.ref.collection, schema=schema, index_params=index, consistency_level="Strong"
-        )
+        with _told("create a collection"):
+            self._client.create_collection(
+                self.ref.collection, schema=schema, index_params=index, consistency_level="Strong"
+            )
 
     def drop(self) -> None:
         """Drop the collection."""
-        self._client.drop_collection(self.ref.collection)
+        with _told("drop a collection"):
+            self._client.drop_collection(self.ref.collection)
 
     def insert(self, rows: Sequence[dict[str, Any]]) -> None:
         """Write rows (columns as in the schema; ``vector`` float32 [dimension]) in calls of bounded bytes.
 
         An equal id replaces itself, so that a run that was cut off can write again.
         """
-        from pymilvus.exceptions import MilvusException
-
+        self._load()
         for batch in _batches(rows, self._config.batch_bytes):
-            try:
+            with _told(f"take {len(batch)} rows"):
                 self._client.upsert(self.ref.collection, batch)
-            except MilvusException as error:
-                raise TransientError(
-                    f"Milvus did not take {len(batch)} rows: {error.message}",
-                    hint="run the same command again: what is done so far is kept",
-                ) from error
 
     def flush(self) -> None:
         """Make what was inserted durable and searchable."""
-        self._client.flush(self.ref.collection)
+        with _told("write its rows"):
+            self._client.flush(self.ref.collection)
 
     def present(self, ids: Sequence[str]) -> set[str]:
         """Return those of ``ids`` that have a row."""
         self._load()
         found: set[str] = set()
         for start in range(0, len(ids), _IDS_PER_QUERY):
-            rows = self._client.get(
-                self.ref.collection, ids=list(ids[start : start + _IDS_PER_QUERY]), output_fields=["chunk_id"]
-            )
+            with _told("look up ids"):
+                rows = self._client.get(
+                    self.ref.collection, ids=list(ids[start : start + _IDS_PER_QUERY]), output_fields=["chunk_id"]
+                )
             found.update(row["chunk_id"] for row in rows)
         return found
 
     def count(self) -> int:
         """Return the number of rows, invisible ones included."""
         self._load()
-        rows = self._client.query(self.ref.collection, filter="", output_fields=["count(*)"])
+        with _told("count its rows"):
+            rows = self._client.query(self.ref.collection, filter="", output_fields=["count(*)"])
         return int(rows[0]["count(*)"])
 
     def ids(self) -> Iterator[str]:
@@ -165,22 +186,25 @@ class MilvusStore:
         """
         self._load()
         parameters = {"ef": max(ef or 0, limit)} if self._config.index == "HNSW" else {}
-        hits = self._client.search(
-            self.ref.collection,
-            data=[vector.tolist()],
-            anns_field="vector",
-            limit=limit,
-            search_params={"metric_type": "COSINE", "params": parameters},
-        )[0]
+        with _told("search"):
+            hits = self._client.search(
+                self.ref.collection,
+                data=[vector.tolist()],
+                anns_field="vector",
+                limit=limit,
+                search_params={"metric_type": "COSINE", "params": parameters},
+            )[0]
         return [(hit["chunk_id"] if "chunk_id" in hit else hit["id"], float(hit["distance"])) for hit in hits]
 
     def _load(self) -> None:
         if not self._loaded:
             if not self.exists():
-                raise GlossatorError(
-                    f"the Milvus collection {self.ref.collection} is gone", hint="run `glossator index` again"
+                raise VectorsGone(
+                    f"the Milvus collection {self.ref.collection} is gone",
+                    hint="`glossator doctor` says how to mend it",
                 )
-            self._client.load_collection(self.ref.collection)
+            with _told("load a collection"):
+                self._client.load_collection(self.ref.collection)
             self._loaded = True
 
 
@@ -201,10 +225,30 @@ def _batches(rows: Sequence[dict[str, Any]], limit: int) -> Iterator[list[dict[s
 def _unreachable(uri: str, local: bool, error: Exception) -> TransientError:
     if local:
         return TransientError(
-            f"cannot open Milvus Lite in {uri} ({error}): another process holds it, or it is damaged",
+            f"cannot open Milvus Lite in {uri} ({_said(error)}): another process holds it, or it cannot be written",
             hint="wait for the other glossator command to end, then try again",
         )
-    return TransientError(f"cannot reach Milvus at {uri}: {error}", hint="check milvus.uri and that the server runs")
+    return TransientError(
+        f"cannot reach Milvus at {uri}: {_said(error)}", hint="check milvus.uri and that the server runs"
+    )
+
+
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    """Tell of Milvus's errors in our words."""
+    from pymilvus.exceptions import MilvusException
+
+    try:
+        yield
+    except MilvusException as error:
+        raise TransientError(
+            f"Milvus could not {what}: {_said(error)}", hint="run the same command again: what is done so far is kept"
+        ) from error
+
+
+def _said(error: Exception) -> str:
+    """Return the first line of an error's own words."""
+    return (str(getattr(error, "message", error)).strip() or type(error).__name__).splitlines()[0]
 
 
 def _import_pymilvus() -> None:
@@ -213,6 +257,8 @@ def _import_pymilvus() -> None:
     On import it calls ``logging.config.dictConfig``, which closes everybody's handlers: Prefect's then waits five
     seconds for its queue and never logs again.
     """
+    # gRPC's core writes to stderr past Python's logging, about pings among others.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     configure = logging.config.dictConfig
     logging.config.dictConfig = lambda config: None
     try:

@@ -64,9 +64,10 @@ def _compute(
 ) -> PartRef:
     lake = lake_of(space)
     spans = pl.DataFrame(pl.from_arrow(lake.read_part("chunk", chunked.key)))
-    # Without chunks a document cannot be found: one that has none (nothing but white space) is left out.
+    # A document of nothing but white space has no chunks and is kept: left out, every plan would find it new again.
+    failed = pl.Series([failure.doc_id for failure in chunked.failures], dtype=pl.String)
     documents = pl.DataFrame(pl.from_arrow(lake.read_part("load", loaded.key))).filter(
-        pl.col("doc_id").is_in(spans["doc_id"].implode())
+        ~pl.col("doc_id").is_in(failed.implode())
     )
     documents = documents.sort("doc_id").with_row_index("document")
     places = documents.select("doc_id", pl.col("document").cast(pl.Int32))

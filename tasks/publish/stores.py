@@ -10,7 +10,7 @@ from schemas.work import Workspace
 from tasks.publish.candidate import insert_vectors, vector_store
 from tasks.publish.catalog import catalog_folder, catalog_key, read_catalog, write_catalog
 from tasks.publish.lexical import bm25_folder, bm25_key, write_bm25
-from tasks.publish.milvus import open_milvus
+from tasks.publish.milvus import local_milvus, open_milvus
 from tasks.step import Whole, lake_of
 
 Refs = Sequence[PartRef]
@@ -42,14 +42,15 @@ def _receipt(key: str) -> str:
 
 
 def _vectors_exist(space: Workspace, key: str) -> bool:
-    """A receipt counts only while the collection still holds as many rows: a lost one is filled again."""
+    """A receipt counts only while the collection still holds these rows: a lost one is filled again."""
     lake = lake_of(space)
-    if not lake.storage.exists(_receipt(key)):
+    if not lake.storage.exists(_receipt(key)) or not (space.config.milvus.uri or local_milvus(lake).exists()):
         return False
     store = open_milvus(space.config.milvus, lake, vector_store(space))
     try:
-        rows = read_catalog(lake, lake.read_json(_receipt(key))["catalog"], "chunks", ["row"]).height
-        return store.exists() and store.count() >= rows
+        catalog = lake.read_json(_receipt(key))["catalog"]
+        ids = read_catalog(lake, catalog, "chunks", ["chunk_id"])["chunk_id"].to_list()
+        return store.exists() and len(store.present(ids)) == len(ids)
     finally:
         store.close()
 

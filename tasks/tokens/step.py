@@ -39,7 +39,7 @@ def _compute(space: Workspace, job: ShardJob, key: str, contexts: PartRef) -> Pa
         shard=job.shard,
         key=key,
         config=space.stages["tokens"],
-        rows_digest=digest_rows((name, *terms[name]) for name in digests),
+        rows_digest=digest_rows((name, "\n".join(terms[name])) for name in digests),  # no term holds a line end
         counts={"texts": len(digests), "computed": len(missing)},
     )
     return lake.write_part(ref, part)

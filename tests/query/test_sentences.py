@@ -21,6 +21,7 @@ def quoted(text: str, kind: str = "prose") -> list[str]:
         ("One. Two! Three?", ["One.", "Two!", "Three?"]),
         ("See e.g. the manual. It helps.", ["See e.g. the manual.", "It helps."]),
         ("Ask Dr. Ng of J. Smith Ltd. about it. Then go.", ["Ask Dr. Ng of J. Smith Ltd. about it.", "Then go."]),
+        ("The depth is\n1.8 mm at most.\n-3 is too low.", ["The depth is\n1.8 mm at most.", "-3 is too low."]),
         ("Version 3.8.1 is out. Install it.", ["Version 3.8.1 is out.", "Install it."]),
         ('He said "no." Then he left.', ['He said "no."', "Then he left."]),
         ("第一句。第二句！“第三句？”第四句", ["第一句。", "第二句！", "“第三句？”", "第四句"]),

@@ -1,0 +1,32 @@
+"""How lines of text are laid out on a terminal: wrapped to its width behind a hanging indent, no blanks at their ends.
+
+Rich's padding and tables fill each line up to the width, which is in the way when output is copied, piped or compared.
+"""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.text import Text
+
+
+def hanging(console: Console, text: str | Text, indent: int, head: str | Text = "") -> None:
+    """Print ``text`` wrapped, each line ``indent`` columns in, with ``head`` in the first line's indent."""
+    head, text = _styled(head), _styled(text)
+    if head.cell_len > indent:
+        console.print(head, soft_wrap=True)
+        head = Text()
+    width = max(console.width - indent, 20)
+    for number, line in enumerate(text.wrap(console, width) or [Text()]):
+        line.rstrip()
+        lead = head if number == 0 else Text()
+        lead.pad_right(indent - lead.cell_len)
+        console.print(lead + line if line.plain else head, soft_wrap=True)
+
+
+def _styled(text: str | Text) -> Text:
+    return text.copy() if isinstance(text, Text) else Text(text)
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: ``1 chunk``, ``1,200 chunks``."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -1,0 +1,45 @@
+"""Damage: what the published snapshot names and the lake no longer holds in full.
+
+Found by names and sizes alone, at every plan, so that the next run mends it whether or not a document has changed.
+Bytes that changed in place are the doctor's to find; it says what to delete, and then it is missing here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from schemas.config import Config
+from schemas.snapshot import Snapshot
+from tasks.lake.lake import Lake, part_path
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """What is missing or cut short.
+
+    Attributes:
+        shards: those with a damaged part or passages.
+        keys: storage keys of all damaged parts and folders, sorted.
+    """
+
+    shards: frozenset[int]
+    keys: tuple[str, ...]
+
+
+NO_DAMAGE = Damage(frozenset(), ())
+
+
+def find_damage(lake: Lake, config: Config, snapshot: Snapshot) -> Damage:
+    """Look for everything that a snapshot names."""
+    shards: set[int] = set()
+    keys: set[str] = set()
+    for stage, refs in snapshot.parts.items():
+        for ref in refs:
+            key = f"passages/{ref.key}" if stage == "passages" else part_path(stage, ref.key)
+            if not (lake.has_folder(key) if stage == "passages" else lake.storage.exists(key)):
+                shards.add(ref.shard)
+                keys.add(key)
+    keys |= {key for key in (f"catalog/{snapshot.catalog}", f"bm25/{snapshot.bm25}") if not lake.has_folder(key)}
+    if not config.milvus.uri and not lake.storage.exists("milvus.db"):
+        keys.add("milvus.db")
+    return Damage(frozenset(shards), tuple(sorted(keys)))
