@@ -23,11 +23,12 @@ from tasks.publish.lexical import bm25_folder
 from tasks.publish.milvus import MilvusStore, open_milvus
 
 HASH_MODEL = "embed.model=hash:384"
+ALONE = "milvus.shared=false"
 
 
 def make_config(*assignments: str) -> Config:
     """Return a config with hash vectors, whatever the environment says."""
-    return read_config(environ={}, assignments=[HASH_MODEL, *assignments])
+    return read_config(environ={}, assignments=[HASH_MODEL, ALONE, *assignments])
 
 
 def make_corpus(folder: Path, files: Mapping[str, str | bytes]) -> Path:

@@ -45,8 +45,11 @@ class Discovery(Record):
     port: int
 
 
-def connect(folder: Path) -> str:
+def connect(folder: Path, linger: float = LINGER_SECONDS) -> str:
     """Return the URI of the folder's server, started if there is none, and count this process as its client.
+
+    Args:
+        linger: seconds that a server started now stays after its last client.
 
     Raises:
         TransientError: it did not start; the message names its log.
@@ -56,7 +59,7 @@ def connect(folder: Path) -> str:
         _register(folder)
         found = _running(folder)
         if found is None:
-            _spawn(folder)
+            _spawn(folder, linger)
             found = _await(folder)
     return f"http://127.0.0.1:{found.port}"
 
@@ -148,12 +151,12 @@ def _running(folder: Path) -> Discovery | None:
     return None
 
 
-def _spawn(folder: Path) -> None:
+def _spawn(folder: Path, linger: float) -> None:
     _discovery(folder).unlink(missing_ok=True)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     with _log(folder).open("wb") as log:
         subprocess.Popen(
-            [sys.executable, "-m", "tasks.publish.milvus_server", str(folder)],
+            [sys.executable, "-m", "tasks.publish.milvus_server", str(folder), str(linger)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -179,7 +182,7 @@ def _await(folder: Path) -> Discovery:
     )
 
 
-def serve(folder: Path, linger: float = LINGER_SECONDS) -> None:
+def serve(folder: Path, linger: float) -> None:
     """Serve a folder on a free port of 127.0.0.1 until no client is left."""
     from milvus_lite.adapter.grpc.server import start_server_in_thread
 
@@ -210,4 +213,4 @@ def serve(folder: Path, linger: float = LINGER_SECONDS) -> None:
 
 
 if __name__ == "__main__":
-    serve(Path(sys.argv[1]))
+    serve(Path(sys.argv[1]), float(sys.argv[2]))

@@ -68,6 +68,7 @@ class Home:
             "COLUMNS": "80",
             "TERM": "dumb",
             "GLOSSATOR__EMBED__MODEL": "hash:384",
+            "GLOSSATOR__MILVUS__SHARED": "false",
             "GLOSSATOR__RUN__RUNNER": "plain",
             "GLOSSATOR__RUN__RETRY_DELAY_SECONDS": "0.05",
             **self.variables,

@@ -47,7 +47,7 @@ def row(number: int, dimension: int = DIMENSION, **changes: Any) -> dict[str, An
 
 @pytest.fixture
 def store(tmp_path: Path) -> MilvusStore:
-    store = open_milvus(MilvusConfig(), Lake(tmp_path, "default"), reference(), create=True)
+    store = open_milvus(MilvusConfig(shared=False), Lake(tmp_path, "default"), reference(), create=True)
     store.ensure()
     return store
 
@@ -94,7 +94,9 @@ def test_batches_are_bounded_by_bytes_and_lose_nothing(limit: int) -> None:
 def test_more_than_one_message_of_rows_is_stored(tmp_path: Path) -> None:
     """milvus#21823: 64 MB, and 4 MB in older versions, are the most that one message takes."""
     dimension = 4_096
-    store = open_milvus(MilvusConfig(index="FLAT"), Lake(tmp_path, "default"), reference(dimension), create=True)
+    store = open_milvus(
+        MilvusConfig(shared=False, index="FLAT"), Lake(tmp_path, "default"), reference(dimension), create=True
+    )
     store.ensure()
     rows = [row(number, dimension) for number in range(400)]
     assert sum(4 * len(item["vector"]) for item in rows) > 6 * 2**20
@@ -113,7 +115,7 @@ def test_a_long_chinese_path_fits(tmp_path: Path) -> None:
 
 
 def test_a_lost_collection_is_said_not_created(tmp_path: Path) -> None:
-    store = open_milvus(MilvusConfig(), Lake(tmp_path, "default"), reference(), create=True)
+    store = open_milvus(MilvusConfig(shared=False), Lake(tmp_path, "default"), reference(), create=True)
     for question in (store.count, lambda: store.present(["x"]), lambda: list(store.ids())):
         with pytest.raises(GlossatorError, match="is gone"):
             question()
@@ -123,7 +125,7 @@ def test_a_lost_collection_is_said_not_created(tmp_path: Path) -> None:
 def test_a_folder_that_another_process_holds_is_busy_not_damaged(tmp_path: Path) -> None:
     """memsearch#652: a file lock is reported as corruption."""
     docs = make_corpus(tmp_path / "docs", {"a.md": "# A\n\nPage.\n"})
-    holder = open_milvus(MilvusConfig(), lake_beside(docs), reference(), create=True)
+    holder = open_milvus(MilvusConfig(shared=False), lake_beside(docs), reference(), create=True)
     holder.ensure()
     code = (
         "import sys; from pathlib import Path; from tests.fixtures import *\n"

@@ -1,0 +1,109 @@
+"""Milvus Lite for several processes: one server, found by all, gone when nobody needs it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tasks.publish import milvus_server
+from tasks.publish.milvus_server import connect, disconnect, running_server
+
+ROOT = Path(__file__).parents[2]
+
+
+def until(happened: Callable[[], bool], seconds: float = 20.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if happened():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    path = tmp_path / "milvus.db"
+    yield path
+    found = running_server(path)
+    if found is not None:
+        psutil.Process(found.pid).terminate()
+        assert until(lambda: running_server(path) is None)
+
+
+def client(folder: Path, then: str = "") -> subprocess.Popen[str]:
+    code = f"""
+from pathlib import Path
+from tasks.publish import milvus_server
+print(milvus_server.connect(Path({str(folder)!r}), linger=0.5), flush=True)
+{then}
+"""
+    return subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+
+
+def test_all_processes_find_the_same_server(folder: Path) -> None:
+    ours = connect(folder, linger=0.5)
+    theirs = [client(folder) for _ in range(4)]
+    assert [process.communicate(timeout=60)[0].strip() for process in theirs] == [ours] * 4
+
+
+def test_processes_that_come_at_once_start_one_server(folder: Path) -> None:
+    clients = [client(folder, "import time; time.sleep(2)") for _ in range(4)]
+    assert len({process.communicate(timeout=60)[0].strip() for process in clients}) == 1
+
+
+def test_it_listens_on_this_machine_only(folder: Path) -> None:
+    connect(folder, linger=0.5)
+    found = running_server(folder)
+    assert found is not None
+    listening = [c for c in psutil.Process(found.pid).net_connections("tcp") if c.status == psutil.CONN_LISTEN]
+    assert {connection.laddr.ip for connection in listening} == {"127.0.0.1"}
+
+
+def test_it_ends_when_the_last_client_has(folder: Path) -> None:
+    connect(folder, linger=0.5)
+    connect(folder, linger=0.5)
+    found = running_server(folder)
+    assert found is not None
+    disconnect(folder)
+    time.sleep(1.5)
+    assert running_server(folder) == found
+    disconnect(folder)
+    assert until(lambda: running_server(folder) is None)
+    assert until(lambda: not psutil.pid_exists(found.pid) or psutil.Process(found.pid).status() == "zombie")
+
+
+def test_a_killed_client_does_not_keep_it(folder: Path) -> None:
+    process = client(folder, "import time; time.sleep(60)")
+    assert process.stdout is not None
+    process.stdout.readline()
+    assert running_server(folder) is not None
+    process.kill()
+    process.wait()
+    assert until(lambda: running_server(folder) is None)
+
+
+def test_a_killed_server_is_followed_by_another(folder: Path) -> None:
+    connect(folder, linger=0.5)
+    first = running_server(folder)
+    assert first is not None
+    os.kill(first.pid, signal.SIGKILL)
+    assert until(lambda: running_server(folder) is None)
+    connect(folder, linger=0.5)
+    second = running_server(folder)
+    assert second is not None and second.pid != first.pid
+
+
+def test_a_discovery_file_of_another_process_is_not_believed(folder: Path) -> None:
+    folder.parent.mkdir(exist_ok=True)
+    ours = milvus_server.Discovery(pid=os.getpid(), created=1.0, port=1)
+    folder.with_suffix(".server.json").write_text(ours.model_dump_json())
+    assert running_server(folder) is None
+    assert connect(folder, linger=0.5).startswith("http://127.0.0.1:")
