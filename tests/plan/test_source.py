@@ -134,7 +134,7 @@ def test_what_is_neither_file_nor_folder_is_reported(docs: Path, monkeypatch: py
 
 
 def test_a_missing_root_refuses_the_plan(tmp_path: Path) -> None:
-    with pytest.raises(PlanRefused, match="cannot list source 'docs'.*nothing was changed"):
+    with pytest.raises(PlanRefused, match=r"cannot list source 'docs'.*nothing was changed"):
         source(tmp_path / "unmounted").listing()
 
 

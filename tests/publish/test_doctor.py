@@ -79,9 +79,7 @@ def change_a_tag(lake: Lake, snapshot: Snapshot) -> None:
 
 
 @pytest.mark.parametrize("damage", [change_a_word, shift_a_span, change_a_tag])
-def test_a_chunk_that_is_not_its_documents_text_is_found(
-    docs: Path, damage: Callable[[Lake, Snapshot], None]
-) -> None:
+def test_a_chunk_that_is_not_its_documents_text_is_found(docs: Path, damage: Callable[[Lake, Snapshot], None]) -> None:
     lake = lake_beside(docs)
     damage(lake, published(lake))
     assert "chunks are not their document's text, the first is" in ailments(docs)["spans"]
@@ -140,9 +138,7 @@ def test_a_bm25_index_of_another_snapshot_is_found(docs: Path) -> None:
     run(make_corpus(docs, CORPUS | {"d.txt": "four five six\n"}))
     new = published(lake)
     for name in [*lake.read_json(f"{bm25_folder(old.bm25)}/{MANIFEST}"), MANIFEST]:
-        lake.storage.write(
-            f"{bm25_folder(new.bm25)}/{name}", lake.storage.read(f"{bm25_folder(old.bm25)}/{name}")
-        )
+        lake.storage.write(f"{bm25_folder(new.bm25)}/{name}", lake.storage.read(f"{bm25_folder(old.bm25)}/{name}"))
     assert ailments(docs) == {"bm25": "BM25 holds 5 chunks, the catalog 6"}
 
 

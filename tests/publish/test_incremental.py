@@ -249,9 +249,7 @@ def killed(*_: object, **__: object) -> None:
 
 
 @pytest.mark.parametrize("place", ["publish", "verify", "flip"])
-def test_what_was_done_before_a_kill_is_not_done_again(
-    docs: Path, monkeypatch: pytest.MonkeyPatch, place: str
-) -> None:
+def test_what_was_done_before_a_kill_is_not_done_again(docs: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     """RooCode#6650, txtai#695: progress is lost on a crash; llama_index#22639: readers see a hole meanwhile."""
     before = contents(lake_beside(docs))
     files = CORPUS | {"a.md": "# Anchors\n\nOther words.\n", "new.md": "# New\n\nPage.\n"}
