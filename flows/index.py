@@ -164,7 +164,8 @@ def refuse_losses(lake: Lake, plan: Plan, parts: Parts) -> None:
     lost = failures_of(lake, plan, parts, {"stale", "carried"})
     if lost:
         raise PublishRefused(
-            f"{lost[0].message}: {len(lost)} published document(s) would be lost by this change of config or code",
+            f"{len(lost)} published document(s) would be lost by this change of config or code: "
+            + lost[0].message.partition(" -> ")[0],
             document=lost[0].uri,
             hint="bring the files back, index their source as it is now, or set the configuration back",
         )
