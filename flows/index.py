@@ -12,15 +12,15 @@ from __future__ import annotations
 import getpass
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from flows.meter import Meter
 from flows.report import describe, quarantine, report
 from flows.runner import Batches, Runner
-from schemas.errors import GlossatorError, Overtaken, TransientError
+from schemas.errors import GlossatorError, Overtaken, PublishRefused
 from schemas.plan import Plan
 from schemas.report import IndexReport
-from schemas.snapshot import STAGES, Flip, PartRef, Snapshot, Stage
+from schemas.snapshot import STAGES, Failure, Flip, PartRef, Snapshot, Stage
 from schemas.work import ShardJob
 from tasks.chunk.step import CHUNK
 from tasks.contextualize.step import CONTEXTUALIZE
@@ -28,6 +28,7 @@ from tasks.embed.step import EMBED
 from tasks.lake.lake import Lake
 from tasks.lake.lease import publishing
 from tasks.load.step import LOAD
+from tasks.plan.changes import ACTIONS
 from tasks.plan.planner import PlanOptions, make_plan
 from tasks.progress import listen, unlisten
 from tasks.publish.candidate import assemble, flip, verify
@@ -37,7 +38,7 @@ from tasks.step import lake_of
 from tasks.tokens.step import TOKENIZE
 
 Parts = Mapping[Stage, Sequence[PartRef]]
-MAX_WAVES = 5
+MOST_ATTEMPTS = 5
 
 
 def build(run: Runner, plan: Plan, earlier: Parts | None = None) -> Parts:
@@ -87,18 +88,17 @@ def settle(run: Runner, plan: Plan, options: PlanOptions) -> tuple[Plan, Parts]:
     version. All other parts are there by then.
     """
     lake = lake_of(plan.workspace)
-    parts: Parts = {}
-    for _ in range(MAX_WAVES):
+    parts = build(run, plan)
+    refuse_losses(lake, plan, parts)
+    failed: list[Failure] = []
+    while new := failures_of(lake, plan, parts):
+        failed += new
+        quarantine(lake, plan, failed)
+        plan = _again(lake, plan, options, failed)
         parts = build(run, plan, parts)
-        failures = [failure for refs in parts.values() for ref in refs for failure in ref.failures]
-        known = {failure.doc_id for failure in plan.failures}
-        quarantine(lake, plan, failures)
-        if all(failure.doc_id in known for failure in failures):
-            return plan, parts
-        plan = _again(lake, plan, options)
-    raise TransientError(
-        f"documents of {lake.collection!r} kept failing in new ways", hint="see `glossator status`, then run it again"
-    )
+        refuse_losses(lake, plan, parts)
+    quarantine(lake, plan)
+    return plan, parts
 
 
 def publish(run: Runner, plan: Plan, parts: Parts, reason: str) -> tuple[Snapshot, Flip]:
@@ -134,7 +134,7 @@ def index(run: Runner, plan: Plan, options: PlanOptions, reason: str) -> IndexRe
     lake = lake_of(plan.workspace)
     listen(meter)
     try:
-        for attempt in range(1, MAX_WAVES + 1):
+        for attempt in range(1, MOST_ATTEMPTS + 1):
             plan, parts = settle(run, plan, options)
             if plan.nothing_to_do:
                 return describe(lake, plan)
@@ -142,9 +142,9 @@ def index(run: Runner, plan: Plan, options: PlanOptions, reason: str) -> IndexRe
                 snapshot, pointer = publish(run, plan, parts, reason)
                 break
             except Overtaken:
-                if attempt == MAX_WAVES:
+                if attempt == MOST_ATTEMPTS:
                     raise
-                plan = _again(lake, plan, options)
+                plan = _again(lake, plan, options, ())
     finally:
         unlisten(meter)
     return report(plan, snapshot, pointer).model_copy(
@@ -157,10 +157,44 @@ def index(run: Runner, plan: Plan, options: PlanOptions, reason: str) -> IndexRe
     )
 
 
-def _again(lake: Lake, plan: Plan, options: PlanOptions) -> Plan:
+def failures_of(lake: Lake, plan: Plan, parts: Parts, actions: Collection[str] = ACTIONS) -> list[Failure]:
+    """Return the failures of documents that a plan asked for, of some actions. (Parts also tell of earlier plans.)"""
+    table = lake.read_frame(plan.jobs[0].plan) if plan.jobs else None
+    if table is None:
+        return []
+    actions_of = dict(table.select("doc_id", "action").iter_rows())
+    return [
+        failure
+        for refs in parts.values()
+        for ref in refs
+        for failure in ref.failures
+        if actions_of.get(failure.doc_id) in actions
+    ]
+
+
+def refuse_losses(lake: Lake, plan: Plan, parts: Parts) -> None:
+    """Refuse parts without documents that are published and ought to stay.
+
+    Their rows must be made anew after a change of config or code, and their bytes cannot be had: the file got worse,
+    or the source was not listed and is gone.
+
+    Raises:
+        PublishRefused
+    """
+    lost = failures_of(lake, plan, parts, {"stale", "carried"})
+    if lost:
+        raise PublishRefused(
+            f"{len(lost)} published document(s) would be lost by this change of config or code: "
+            + lost[0].message.partition(" -> ")[0],
+            document=lost[0].uri,
+            hint="bring the files back, index their source as it is now, or set the configuration back",
+        )
+
+
+def _again(lake: Lake, plan: Plan, options: PlanOptions, failed: Sequence[Failure]) -> Plan:
     names = {source.name for source in plan.sources}
     listed = [spec for spec in plan.workspace.sources if spec.name in names]
-    return make_plan(lake, plan.workspace.config, listed, options)
+    return make_plan(lake, plan.workspace.config, listed, options, failed)
 
 
 def author() -> str:

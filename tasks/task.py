@@ -50,9 +50,8 @@ class PartsPolicy(CachePolicy):
         space: Workspace = inputs["space"]
         jobs: Sequence[ShardJob] = inputs["jobs"]
         keys = [self.step.key(space, job, *refs) for job, *refs in zip(jobs, *inputs["upstream"], strict=True)]
-        record = (
-            f"{self.step.stage}-{digest(*keys, *(number for job in jobs for number in (job.shard, job.attempt)))[:32]}"
-        )
+        places = [number for job in jobs for number in (job.shard, job.attempt)]
+        record = f"{self.step.stage}-{digest(*keys, *places)[:32]}"
         if any(self.step.find(lake_of(space), key) is None for key in keys):
             _drop_record(space, record)
         return record

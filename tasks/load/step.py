@@ -59,14 +59,16 @@ def _compute(space: Workspace, job: ShardJob, key: str) -> PartRef:
             rows.append({**donor, **{name: document[name] for name in ("doc_id", "source", "uri")}})
             copied += 1
         else:
+            digest = ""
             try:
                 data = sources[document["source"]].read(document["uri"])
+                digest = content_digest(data)
                 loaded = load_document(data, document["uri"], space.config.load)
-                rows.append(_row(document, content_digest(data), loaded))
+                rows.append(_row(document, digest, loaded))
             except TransientError:
                 raise
             except Exception as error:  # One bad document harms only itself, whatever its parser throws.
-                failures.append(_failure(document, error))
+                failures.append(_failure(document, error, digest))
         tick("load")
     rows.sort(key=lambda row: row["doc_id"])
     table = pa.Table.from_pylist(rows, schema=DOCUMENTS)
@@ -130,7 +132,7 @@ def _row(document: Mapping[str, Any], digest: str, loaded: LoadedDocument) -> di
     }
 
 
-def _failure(document: Mapping[str, Any], error: Exception) -> Failure:
+def _failure(document: Mapping[str, Any], error: Exception, digest: str) -> Failure:
     message = error.what if isinstance(error, GlossatorError) else f"{type(error).__name__}: {error}"
     hint = getattr(error, "hint", None)
     return Failure(
@@ -141,7 +143,7 @@ def _failure(document: Mapping[str, Any], error: Exception) -> Failure:
         kind=type(error).__name__,
         message=f"{message} -> {hint}" if hint else message,
         traceback="".join(traceback.format_exception(error)),
-        content_digest=document["content_digest"],
+        content_digest=digest,
     )
 
 

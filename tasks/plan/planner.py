@@ -68,8 +68,17 @@ def workspace(lake: Lake, config: Config, listed: Sequence[SourceSpec] = ()) -> 
     )
 
 
-def make_plan(lake: Lake, config: Config, listed: Sequence[SourceSpec], options: PlanOptions | None = None) -> Plan:
+def make_plan(
+    lake: Lake,
+    config: Config,
+    listed: Sequence[SourceSpec],
+    options: PlanOptions | None = None,
+    failed: Sequence[Failure] = (),
+) -> Plan:
     """Plan a run over some sources; documents of all others are carried over.
+
+    Args:
+        failed: what failed already in this run and is not tried again in it.
 
     Raises:
         PlanRefused: a listing failed or is empty, too much would be deleted, or unchanged documents would be
@@ -84,7 +93,7 @@ def make_plan(lake: Lake, config: Config, listed: Sequence[SourceSpec], options:
     new = tuple(spec for spec in listed if spec.name not in recorded)
 
     published = _published(lake, snapshot)
-    found = _look(space, lake, listed, published)
+    found = _look(space, lake, listed, published, failed)
     others = published.filter(~pl.col("source").is_in([spec.name for spec in listed]))
     carried = others.select(
         "doc_id", "source", "uri", "content_digest", action=pl.lit("carried"), donor=pl.col("doc_id")
@@ -130,7 +139,13 @@ def _published(lake: Lake, snapshot: Snapshot | None) -> pl.DataFrame:
         raise Corrupt(f"{path} is damaged ({error})", hint=rebuild_hint(path.parent)) from error
 
 
-def _look(space: Workspace, lake: Lake, listed: Sequence[SourceSpec], published: pl.DataFrame) -> _Found:
+def _look(
+    space: Workspace,
+    lake: Lake,
+    listed: Sequence[SourceSpec],
+    published: pl.DataFrame,
+    failed: Sequence[Failure],
+) -> _Found:
     quarantine = read_quarantine(lake)
     found = _Found()
     for spec in listed:
@@ -138,6 +153,8 @@ def _look(space: Workspace, lake: Lake, listed: Sequence[SourceSpec], published:
         listing = source.listing()
         digested = _digest(lake, source, listing, published, found)
         failing = _failing(spec.name, digested, quarantine, space.stages)
+        uris = set(digested.table["uri"])
+        failing |= {failure.uri: failure for failure in failed if failure.source == spec.name and failure.uri in uris}
         changes = compare(spec.name, digested.table.select("uri", "content_digest"), failing, published)
         _collect(found, spec.name, changes, digested, failing)
         remember_hints(lake, spec.name, digested.table)

@@ -119,7 +119,7 @@ def test_a_part_with_any_flipped_bit_is_corrupt_and_gives_no_rows(lake: Lake) ->
         damaged = bytearray(good)
         damaged[place] ^= 1 << rng.randrange(8)
         path.write_bytes(damaged)
-        with pytest.raises(Corrupt, match="damaged.*delete that file"):
+        with pytest.raises(Corrupt, match=r"damaged.*delete that file"):
             lake.read_part("contextualize", "k", ["embedded"])
         with pytest.raises(Corrupt):
             lake.find_part("contextualize", "k")
@@ -209,7 +209,7 @@ def test_the_highest_flip_is_current_by_number_not_by_name(lake: Lake) -> None:
 
 def test_a_second_flip_of_the_same_number_is_refused_and_changes_nothing(lake: Lake) -> None:
     lake.create_flip(flip(1))
-    with pytest.raises(TransientError, match="somebody else published flip 1.*run the same command again"):
+    with pytest.raises(TransientError, match=r"somebody else published flip 1.*run the same command again"):
         lake.create_flip(flip(1).model_copy(update={"snapshot": "other"}))
     assert lake.current_flip() == flip(1)
 

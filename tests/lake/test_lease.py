@@ -53,9 +53,9 @@ def test_it_is_given_back_after_an_error(lake: Lake) -> None:
 
 def test_a_second_publisher_is_told_who_holds_it_since_when(lake: Lake) -> None:
     write(lake, owner="nightly", since=dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.UTC))
-    with pytest.raises(TransientError, match=r"nightly \(process 1 on elsewhere\).*since 2026-01-02 03:04:05 UTC"):
-        with publishing(lake, "me", 0):
-            pass
+    told = r"nightly \(process 1 on elsewhere\).*since 2026-01-02 03:04:05 UTC"
+    with pytest.raises(TransientError, match=told), publishing(lake, "me", 0):
+        raise AssertionError("got in")
 
 
 def test_a_second_publisher_waits_for_the_first(lake: Lake) -> None:

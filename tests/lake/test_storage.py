@@ -158,7 +158,7 @@ def test_a_full_disk_says_what_to_do(storage: LocalStorage, monkeypatch: pytest.
         raise failing(errno.ENOSPC)
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(TransientError, match="the disk is full.* -> free space and run the same command again"):
+    with pytest.raises(TransientError, match=r"the disk is full.* -> free space and run the same command again"):
         storage.write("a", b"x")
 
 
@@ -173,7 +173,7 @@ def test_a_missing_permission_is_named_and_not_retried(
 
     for owner, call in ((Path, "open"), (Path, "unlink"), (Path, "stat"), (os, "scandir")):
         monkeypatch.setattr(owner, call, deny)
-    with pytest.raises(GlossatorError, match="no permission for .* -> check the owner") as caught:
+    with pytest.raises(GlossatorError, match=r"no permission for .* -> check the owner") as caught:
         match verb:
             case "write" | "create":
                 getattr(storage, verb)("a/b", b"y")

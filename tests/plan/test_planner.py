@@ -110,7 +110,7 @@ def test_an_empty_listing_deletes_nothing(docs: Path, files: dict[str, str]) -> 
     run(docs)
     before = contents(lake_beside(docs))
     make_corpus(docs, files)
-    with pytest.raises(PlanRefused, match="lists no document.*its 3 published documents stay"):
+    with pytest.raises(PlanRefused, match=r"lists no document.*its 3 published documents stay"):
         run(docs)
     with pytest.raises(PlanRefused):  # not by permission either: an unmounted folder looks the same
         run(docs, options=PlanOptions(allow_deletes=3))
@@ -192,7 +192,7 @@ def test_another_root_under_a_recorded_name_is_refused(docs: Path, tmp_path: Pat
     run(docs)
     other = make_corpus(tmp_path / "other" / "docs", pages(1))
     lake = lake_beside(docs)
-    with pytest.raises(PlanRefused, match="source 'docs' of collection 'default' has the root .*--source NAME"):
+    with pytest.raises(PlanRefused, match=r"source 'docs' of collection 'default' has the root .*--source NAME"):
         resolve_source(lake, str(other), None)
     report = run(other, lake=lake, source="second")
     assert report.documents == ChangeCounts(added=1, unchanged=3)
@@ -223,7 +223,7 @@ def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("x")
     with pytest.raises(UsageError, match="there is no folder"):
         resolve_source(lake, str(tmp_path / "none"), None)
-    with pytest.raises(UsageError, match="is a file, not a folder.*index the folder that holds it"):
+    with pytest.raises(UsageError, match=r"is a file, not a folder.*index the folder that holds it"):
         resolve_source(lake, str(tmp_path / "a.md"), None)
     with pytest.raises(UsageError, match="lower-case"):
         resolve_source(lake, str(tmp_path), "My Source")

@@ -110,7 +110,7 @@ def test_a_root_that_is_itself_a_link_is_listed(docs: Path, tmp_path: Path) -> N
 def test_names_that_are_not_utf8_are_reported_in_files_and_folders(docs: Path) -> None:
     root = os.fsencode(docs)
     (docs / "good.md").write_text("x")
-    for name in (b"caf\xe9.md", b"sub\xff/a.md", b"sub\xff/deep/b.md"):
+    for name in (b"x\xe9.md", b"sub\xff/a.md", b"sub\xff/deep/b.md"):
         path = os.path.join(root, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "wb") as file:
@@ -118,7 +118,7 @@ def test_names_that_are_not_utf8_are_reported_in_files_and_folders(docs: Path) -
     listing = source(docs).listing()
     assert uris(listing) == ["good.md"]
     reasons = dict(listing.unusable)
-    assert reasons["caf\\udce9.md"] == "the file name is not valid UTF-8"
+    assert reasons["x\\udce9.md"] == "the file name is not valid UTF-8"
     assert any(name.startswith("sub\\udcff") for name in reasons)
     for name in reasons:
         name.encode("utf-8")  # can be printed and stored
@@ -134,7 +134,7 @@ def test_what_is_neither_file_nor_folder_is_reported(docs: Path, monkeypatch: py
 
 
 def test_a_missing_root_refuses_the_plan(tmp_path: Path) -> None:
-    with pytest.raises(PlanRefused, match="cannot list source 'docs'.*nothing was changed"):
+    with pytest.raises(PlanRefused, match=r"cannot list source 'docs'.*nothing was changed"):
         source(tmp_path / "unmounted").listing()
 
 

@@ -55,7 +55,7 @@ def test_a_healthy_index_has_no_finding(docs: Path) -> None:
 
 def change_a_word(lake: Lake, snapshot: Snapshot) -> None:
     documents = table(lake, f"{passages(snapshot)}/documents.arrow")
-    texts = [text.replace("Zinc is", "Zink is") for text in documents["text"].to_pylist()]
+    texts = [text.replace("Zinc is", "Lead is") for text in documents["text"].to_pylist()]
     column = documents.schema.get_field_index("text")
     changed = documents.set_column(column, documents.schema.field("text"), pa.array(texts, pa.large_string()))
     rewrite(lake, passages(snapshot), documents_arrow=ipc_bytes(changed))

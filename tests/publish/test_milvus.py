@@ -130,7 +130,7 @@ def test_a_folder_that_another_process_holds_is_busy_not_damaged(tmp_path: Path)
     code = (
         "import sys; from pathlib import Path; from tests.fixtures import *\n"
         "from schemas.errors import TransientError\n"
-        "try: run(Path(sys.argv[1]))\n"
+        "try: run(Path(sys.argv[1]), 'run.retry_delay_seconds=0')\n"
         "except TransientError as error: print(error)\n"
     )
     result = subprocess.run(

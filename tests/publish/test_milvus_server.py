@@ -64,7 +64,7 @@ def test_it_listens_on_this_machine_only(folder: Path) -> None:
     found = running_server(folder)
     assert found is not None
     listening = [c for c in psutil.Process(found.pid).net_connections("tcp") if c.status == psutil.CONN_LISTEN]
-    assert {connection.laddr.ip for connection in listening} == {"127.0.0.1"}
+    assert {connection.laddr.ip.removeprefix("::ffff:") for connection in listening} == {"127.0.0.1"}
 
 
 def test_it_ends_when_the_last_client_has(folder: Path) -> None:

@@ -64,13 +64,13 @@ def test_other_variables_of_the_environment_are_left_alone() -> None:
 
 def test_an_unknown_key_names_its_layer_and_itself(tmp_path: Path) -> None:
     file = toml(tmp_path, "[chunk]\nchild_token = 100\n")
-    found = problems(file=file, environ={"GLOSSATOR__EMBED__MODLE": "x"}, assignments=["bm25.k=1", "colection=a"])
+    found = problems(file=file, environ={"GLOSSATOR__EMBED__MODELS": "x"}, assignments=["bm25.k=1", "collections=a"])
     assert sorted(found) == sorted(
         [
             f"{file}: chunk.child_token: unknown key",
-            "environment: embed.modle: unknown key",
+            "environment: embed.models: unknown key",
             "--set: bm25.k: unknown key",
-            "--set: colection: unknown key",
+            "--set: collections: unknown key",
         ]
     )
 

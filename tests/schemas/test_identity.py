@@ -100,7 +100,7 @@ def test_order_of_fields_counts_and_a_bool_is_refused() -> None:
 
 
 def test_a_file_name_that_is_not_utf8_has_an_id() -> None:
-    assert document_id("s", "caf\udce9.md") != document_id("s", "caf\udcea.md")
+    assert document_id("s", "x\udce9.md") != document_id("s", "x\udcea.md")
 
 
 ROWS = st.lists(st.tuples(st.text(max_size=4), st.one_of(st.none(), st.integers())), max_size=8)
