@@ -79,7 +79,8 @@ def parts_step(
 def donor_tables(space: Workspace, job: ShardJob, stage: Stage, columns: list[str] | None = None) -> Iterator[pa.Table]:
     """Yield the donor parts of a stage that were made by the same config and stage version."""
     lake = lake_of(space)
-    for key in job.donors.get(stage, ()):
+    siblings = (lake.newest_part(stage, shard) for shard in job.siblings)
+    for key in (*job.donors.get(stage, ()), *(ref.key for ref in siblings if ref is not None)):
         ref = lake.find_part(stage, key)
         if ref is not None and ref.config == space.stages[stage]:
             yield lake.read_part(stage, key, columns)

@@ -273,6 +273,8 @@ def _jobs(
     plan = f"state/plans/{digest_rows(table.select('doc_id', 'content_digest', 'action', 'shard').iter_rows())}.arrow"
     lake.write_frame(plan, table.select(PLAN.names))
     homes = dict(zip(published["doc_id"].to_list(), published["shard"].to_list(), strict=True))
+    older = _older(lake, snapshot) if "added" in set(table["action"]) else ()
+    siblings = _siblings(table)
     jobs = []
     for shard in todo:
         rows = wanted.filter(pl.col("shard") == shard)
@@ -283,7 +285,8 @@ def _jobs(
                 shard=shard,
                 plan=plan,
                 load_key=load_key(stages["load"], now.get(shard, frozenset())),
-                donors=_donors(lake, snapshot, shard, sorted(donor_shards)),
+                donors=_donors(lake, snapshot, shard, sorted(donor_shards), older),
+                siblings=siblings.get(shard, ()),
             )
         )
     return shards, tuple(jobs)
@@ -303,14 +306,39 @@ def _by_shard(documents: pl.DataFrame) -> dict[int, frozenset[tuple[str, str]]]:
     return {shard: frozenset(rows) for shard, rows in grouped.items()}
 
 
-def _donors(lake: Lake, snapshot: Snapshot | None, shard: int, shards: Sequence[int]) -> dict[Stage, tuple[str, ...]]:
+def _older(lake: Lake, snapshot: Snapshot | None) -> tuple[Snapshot, ...]:
+    """Return the retained snapshots beside the current one: what was deleted and comes back is copied from them."""
+    flip = lake.current_flip()
+    if snapshot is None or flip is None:
+        return ()
+    names = [name for name in flip.retained if name != snapshot.name and lake.storage.exists(f"snapshots/{name}.json")]
+    older = (lake.read_snapshot(name) for name in names)
+    return tuple(candidate for candidate in older if candidate.shards == snapshot.shards)
+
+
+def _siblings(table: pl.DataFrame) -> dict[int, tuple[int, ...]]:
+    """Return, per shard, the other shards to build that hold documents with the same bytes."""
+    groups = (
+        table.group_by("content_digest").agg(pl.col("shard").unique().sort()).filter(pl.col("shard").list.len() > 1)
+    )
+    siblings: dict[int, set[int]] = {}
+    for shards in groups["shard"].to_list():
+        for shard in shards:
+            siblings.setdefault(shard, set()).update(set(shards) - {shard})
+    return {shard: tuple(sorted(others)) for shard, others in siblings.items()}
+
+
+def _donors(
+    lake: Lake, snapshot: Snapshot | None, shard: int, shards: Sequence[int], older: Sequence[Snapshot]
+) -> dict[Stage, tuple[str, ...]]:
     donors: dict[Stage, tuple[str, ...]] = {}
     for stage in STAGES:
         keys = [snapshot.parts[stage][donor].key for donor in shards] if snapshot else []
+        keys += [candidate.parts[stage][shard].key for candidate in older if shard < candidate.shards]
         newest = lake.newest_part(stage, shard) if stage != "passages" else None
-        if newest is not None and newest.key not in keys:
+        if newest is not None:
             keys.append(newest.key)
-        donors[stage] = tuple(keys)
+        donors[stage] = tuple(dict.fromkeys(keys))
     return donors
 
 
