@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from flows.status import Status
-from query.layout import counted, hanging
+from query.layout import counted, hanging, printable
 from schemas.plan import ChangeCounts, Plan
 from schemas.report import IndexReport
 from schemas.snapshot import Failure, Snapshot
@@ -102,7 +102,7 @@ def show_status(console: Console, status: Status) -> None:
         _row(console, "holds", holds)
         _row(console, "model", str(status.model))
     for source in status.sources:
-        console.print(f"  {'source':<11}{escape(source.name)}: {escape(source.root)}", soft_wrap=True)
+        console.print(f"  {'source':<11}{source.name}: {escape(printable(source.root))}", soft_wrap=True)
     _failures(console, [item.failure for item in status.quarantine])
 
 
