@@ -7,7 +7,7 @@ cannot be loaded is left out of the part, and of its key: the part then stands f
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -72,25 +72,26 @@ def _compute(space: Workspace, job: ShardJob, key: str) -> PartRef:
         tick("load")
     rows.sort(key=lambda row: row["doc_id"])
     table = pa.Table.from_pylist(rows, schema=DOCUMENTS)
-    return lake.write_part(_ref(space, job, table, failures, copied), table)
+    return lake.write_part(_ref(space, job, rows, failures, copied), table)
 
 
-def _ref(space: Workspace, job: ShardJob, table: pa.Table, failures: list[Failure], copied: int) -> PartRef:
-    columns = {name: table[name].to_pylist() for name in DOCUMENTS.names if name.endswith(("_id", "_digest", "uri"))}
-    ids = columns["doc_id"]
+def _ref(
+    space: Workspace, job: ShardJob, rows: Sequence[dict[str, Any]], failures: list[Failure], copied: int
+) -> PartRef:
     return PartRef(
         stage="load",
         shard=job.shard,
-        key=load_key(space.stages["load"], zip(ids, columns["content_digest"], strict=True)),
+        key=load_key(space.stages["load"], ((row["doc_id"], row["content_digest"]) for row in rows)),
         config=space.stages["load"],
         reads={
-            "structure": digest_rows(zip(ids, columns["structure_digest"], strict=True)),
-            "metadata": digest_rows(zip(ids, columns["uri"], columns["metadata_digest"], strict=True)),
+            "structure": digest_rows((row["doc_id"], row["structure_digest"]) for row in rows),
+            "metadata": digest_rows((row["doc_id"], row["uri"], row["metadata_digest"]) for row in rows),
         },
         rows_digest=digest_rows(
-            zip(ids, columns["text_digest"], columns["metadata_digest"], columns["content_digest"], strict=True)
+            (row["doc_id"], row["text_digest"], row["metadata_digest"], row["content_digest"], *row["flags"])
+            for row in rows
         ),
-        counts={"documents": table.num_rows, "computed": table.num_rows - copied, "copied": copied},
+        counts={"documents": len(rows), "computed": len(rows) - copied, "copied": copied},
         failures=tuple(failures),
     )
 
