@@ -24,7 +24,7 @@ from tasks.plan.listing import DigestedListing, digest_listing, remember_hints
 from tasks.plan.quarantine import Quarantined, read_quarantine, still_failing
 from tasks.plan.registry import list_sources
 from tasks.plan.source import Listing, Source, open_source
-from tasks.plan.stages import stage_digests, stamp_model
+from tasks.plan.stages import stage_digests, stamp_model, stores_digest
 
 GUARD_DOCUMENTS = 10
 GUARD_SHARE = 0.1
@@ -119,6 +119,7 @@ def make_plan(
             for doc_id in target.filter(pl.col("action").is_in(["added", "changed"]))["doc_id"]
         ),
         migrates=migrates,
+        rebuilds_stores=snapshot is not None and snapshot.config_digests.get("stores") != stores_digest(config),
         damaged=damage.keys,
     )
 

@@ -19,6 +19,7 @@ from schemas.snapshot import STAGES, Counts, Flip, PartRef, Snapshot, Stage, Vec
 from schemas.work import Workspace
 from tasks.lake.lake import Lake
 from tasks.plan.registry import record_source
+from tasks.plan.stages import indexing_digest, stores_digest
 from tasks.publish.bm25 import Bm25Index
 from tasks.publish.catalog import identify, read_arrow, read_catalog
 from tasks.publish.lexical import bm25_folder
@@ -110,7 +111,7 @@ def assemble(
 ) -> Snapshot:
     """Return the snapshot that names everything of a candidate."""
     vectors = vector_store(space)
-    indexing = space.config.indexing_digest(space.model.identity)
+    indexing = indexing_digest(space.config, space.stages)
     passages = parts["passages"]
     layout = digest("layout", catalog, bm25, vectors.collection, *(ref.key for stage in STAGES for ref in parts[stage]))
     return Snapshot(
@@ -120,7 +121,7 @@ def assemble(
         created=dt.datetime.now(dt.UTC),
         parent=plan.parent,
         indexing_digest=indexing,
-        config_digests={stage: space.stages[stage] for stage in STAGES},
+        config_digests={**space.stages, "stores": stores_digest(space.config)},
         shards=plan.shards,
         parts={stage: tuple(parts[stage]) for stage in STAGES},
         catalog=catalog,
