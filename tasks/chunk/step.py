@@ -33,7 +33,7 @@ def _key(space: Workspace, job: ShardJob, loaded: PartRef) -> str:
 
 
 def _key_of(space: Workspace, structure: str) -> str:
-    return part_key("chunk", 1, space.stages["chunk"], structure)
+    return part_key("chunk", space.stages["chunk"], structure)
 
 
 def _compute(space: Workspace, job: ShardJob, key: str, loaded: PartRef) -> PartRef:

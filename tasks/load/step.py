@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import polars as pl
@@ -25,8 +26,9 @@ from schemas.identity import (
     text_digest,
 )
 from schemas.snapshot import Failure, PartRef
-from schemas.tables import DOCUMENTS
+from schemas.tables import DOCUMENTS, PLAN
 from schemas.work import ShardJob, Workspace
+from tasks.lake.lake import Lake
 from tasks.load.loader import document_type, load_document
 from tasks.plan.source import open_source
 from tasks.progress import expect, tick
@@ -35,7 +37,7 @@ from tasks.step import donor_tables, lake_of, parts_step
 
 def load_key(config: str, documents: Iterable[tuple[str, str]]) -> str:
     """Return the key of a load part: its config and the (doc_id, content digest) pairs that it holds."""
-    return part_key("load", 1, config, digest_rows(documents))
+    return part_key("load", config, digest_rows(documents))
 
 
 def _key(space: Workspace, job: ShardJob) -> str:
@@ -44,9 +46,7 @@ def _key(space: Workspace, job: ShardJob) -> str:
 
 def _compute(space: Workspace, job: ShardJob, key: str) -> PartRef:
     lake = lake_of(space)
-    plan = lake.read_frame(job.plan)
-    assert plan is not None, f"plan {job.plan} is gone"
-    wanted = plan.filter(pl.col("shard") == job.shard)
+    wanted = _documents_of(lake, job)
     donors = _donor_rows(space, job, set(wanted["content_digest"]))
     sources = {spec.name: open_source(spec, space.config.load) for spec in space.sources}
     expect("load", wanted.height)
@@ -73,6 +73,21 @@ def _compute(space: Workspace, job: ShardJob, key: str) -> PartRef:
     rows.sort(key=lambda row: row["doc_id"])
     table = pa.Table.from_pylist(rows, schema=DOCUMENTS)
     return lake.write_part(_ref(space, job, rows, failures, copied), table)
+
+
+def _documents_of(lake: Lake, job: ShardJob) -> pl.DataFrame:
+    """Return the documents that a shard shall hold: rows of PLAN."""
+    return _plan(lake, job.plan).get(job.shard, pl.DataFrame(schema=dict.fromkeys(PLAN.names, pl.String)))
+
+
+@lru_cache(maxsize=1)
+def _plan(lake: Lake, key: str) -> Mapping[int, pl.DataFrame]:
+    # Read once for all shards of a run: each reading it for itself would take quadratic time. A plan's key is a digest
+    # of its rows, so that it never changes.
+    plan = lake.read_frame(key)
+    if plan is None:
+        raise TransientError(f"{lake.storage.local(key)} is gone", hint="run the same command again")
+    return {shard: rows for (shard,), rows in plan.partition_by("shard", as_dict=True).items()}
 
 
 def _ref(
@@ -134,15 +149,13 @@ def _row(document: Mapping[str, Any], digest: str, loaded: LoadedDocument) -> di
 
 
 def _failure(document: Mapping[str, Any], error: Exception, digest: str) -> Failure:
-    message = error.what if isinstance(error, GlossatorError) else f"{type(error).__name__}: {error}"
-    hint = getattr(error, "hint", None)
     return Failure(
         doc_id=document["doc_id"],
         source=document["source"],
         uri=document["uri"],
         stage="load",
         kind=type(error).__name__,
-        message=f"{message} -> {hint}" if hint else message,
+        message=error.message if isinstance(error, GlossatorError) else f"{type(error).__name__}: {error}",
         traceback="".join(traceback.format_exception(error)),
         content_digest=digest,
     )

@@ -37,7 +37,7 @@ class PlanOptions:
 
     Attributes:
         migrate: redo unchanged documents because config, code or model changed.
-        allow_deletes: delete up to this many documents beyond the guard.
+        allow_deletes: delete up to this many documents, though they are more than the guard lets pass.
     """
 
     migrate: bool = False
@@ -274,9 +274,10 @@ def _jobs(
     plan = f"state/plans/{digest_rows(table.select('doc_id', 'content_digest', 'action', 'shard').iter_rows())}.arrow"
     lake.write_frame(plan, table.select(PLAN.names))
     homes = dict(zip(published["doc_id"].to_list(), published["shard"].to_list(), strict=True))
+    by_shard = {shard: rows for (shard,), rows in table.partition_by("shard", as_dict=True).items()}
     jobs = []
     for shard in todo:
-        rows = wanted.filter(pl.col("shard") == shard)
+        rows = by_shard.get(shard, table.clear())
         donor_shards = {homes[doc_id] for doc_id in rows["donor"].drop_nulls().to_list()}
         donor_shards |= {homes[doc_id] for doc_id in rows["doc_id"].to_list() if doc_id in homes}
         jobs.append(
