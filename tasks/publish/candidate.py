@@ -27,6 +27,8 @@ from tasks.publish.milvus import SCHEMA_VERSION, collection_name, open_milvus
 from tasks.publish.passages import passages_folder
 
 EPOCH = dt.date(1970, 1, 1)
+NO_DATE = -1_000_000
+"""Days since 1970 for a document without a date: before all dates (year 1 is -719,162), so that no range holds it."""
 
 
 def vector_store(space: Workspace) -> VectorStoreRef:
@@ -49,8 +51,8 @@ def vector_store(space: Workspace) -> VectorStoreRef:
 
 def insert_vectors(
     space: Workspace, lake: Lake, parent: Snapshot | None, passages: Sequence[PartRef], catalog: str
-) -> int:
-    """Insert the rows that the parent's collection does not have; return how many."""
+) -> None:
+    """Insert the rows that the parent's collection does not have."""
     ref = vector_store(space)
     store = open_milvus(space.config.milvus, lake, ref, create=True)
     try:
@@ -70,7 +72,6 @@ def insert_vectors(
             inserted += len(rows)
         if inserted:
             store.flush()
-        return inserted
     finally:
         store.close()
 
@@ -100,7 +101,7 @@ def _rows(lake: Lake, part: PartRef, documents: pl.DataFrame, known: frozenset[s
             "uri": row["uri"],
             "type": row["type"],
             "language": row["language"],
-            "date": (row["date"] - EPOCH).days if row["date"] else -1_000_000,
+            "date": (row["date"] - EPOCH).days if row["date"] else NO_DATE,
             "tags_id": row["tags_id"],
             "acl_id": row["acl_id"],
         }
