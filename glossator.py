@@ -103,7 +103,7 @@ def index(
     source: Annotated[str | None, typer.Option(help="Name of the source; default: the folder's.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")] = False,
     migrate: Annotated[bool, typer.Option("--migrate", help="Redo unchanged documents after a config change.")] = False,
-    allow_deletes: Annotated[int, typer.Option(help="Deletions to allow beyond the guard.")] = 0,
+    allow_deletes: Annotated[int, typer.Option(help="Deletions to allow, more than the guard does.")] = 0,
     runner: Annotated[Literal["prefect", "plain"] | None, typer.Option(help="Who runs the tasks.")] = None,
     collection: CollectionOption = None,
     config: ConfigOption = None,

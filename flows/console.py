@@ -34,6 +34,8 @@ def show_plan(console: Console, plan: Plan) -> None:
         console.print(f"  {decimal(plan.bytes)} to load, {len(plan.jobs)} of {shards} to build")
     if plan.damaged:
         hanging(console, f"built anew, since missing or damaged: {', '.join(plan.damaged)}", 4, "  -")
+    if plan.rebuilds_stores:
+        hanging(console, "catalog, BM25 and vectors are built anew where their config or code changed", 4, "  -")
     if plan.migrates:
         hanging(console, f"redone, since config or code changed: {', '.join(plan.migrates)}", 4, "  -")
     _failures(console, plan.failures)
