@@ -76,9 +76,11 @@ def _collection(name: str) -> str:
 
 
 def _asked(question: str, command: str) -> str:
-    if not question.strip():
+    """Return a question as text: what the shell passed and is not UTF-8 is replaced."""
+    text = question.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+    if not text.strip():
         raise UsageError("the question is empty", hint=f'say what to look for: `glossator {command} "WORDS"`')
-    return question
+    return text
 
 
 def _json(value: Any) -> None:
@@ -101,7 +103,7 @@ def index(
     source: Annotated[str | None, typer.Option(help="Name of the source; default: the folder's.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")] = False,
     migrate: Annotated[bool, typer.Option("--migrate", help="Redo unchanged documents after a config change.")] = False,
-    allow_deletes: Annotated[int, typer.Option(help="Deletions to allow beyond the guard.")] = 0,
+    allow_deletes: Annotated[int, typer.Option(help="Deletions to allow, more than the guard does.")] = 0,
     runner: Annotated[Literal["prefect", "plain"] | None, typer.Option(help="Who runs the tasks.")] = None,
     collection: CollectionOption = None,
     config: ConfigOption = None,
@@ -316,7 +318,9 @@ def main() -> None:
 
 
 def _complain(line: str) -> None:
-    err.print(f"glossator: {line}", markup=False, soft_wrap=True)
+    from query.layout import printable
+
+    err.print(f"glossator: {printable(line)}", markup=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

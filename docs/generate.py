@@ -36,7 +36,8 @@ def configuration() -> str:
         "Values come from, in rising order: the defaults below, `glossator.toml` in `$GLOSSATOR_HOME` (or `--config`),",
         "`GLOSSATOR__SECTION__KEY` variables, and `--set section.key=value`. An unknown key is an error.",
         "",
-        "*Result* says that the field decides what is indexed: a change to it redoes documents, and needs `--migrate`.",
+        "*Result* says that the field decides what is indexed: a change to it redoes what depends on it. Where that is",
+        "unchanged documents, it needs `--migrate`.",
         "",
         *_table("", Config),
     ]
@@ -58,7 +59,9 @@ def _table(prefix: str, section: type[Section]) -> list[str]:
 
 
 def _default(info: FieldInfo) -> str:
-    return {"": "(empty)", True: "true", False: "false"}.get(info.default, str(info.default))
+    if isinstance(info.default, str):
+        return info.default or "(empty)"
+    return json.dumps(info.default)  # As `--set` and TOML take it.
 
 
 def _is_operational(info: FieldInfo) -> bool:

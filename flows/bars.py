@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from types import TracebackType
 
@@ -61,6 +62,7 @@ class Bars:
     shards to come are taken to be as large as those seen."""
 
     def __init__(self, console: Console, shards: int) -> None:
+        self._lock = threading.Lock()
         self._shards = shards
         self._seen: Counter[Stage] = Counter()
         self._found: Counter[Stage] = Counter()
@@ -92,24 +94,29 @@ class Bars:
         self._progress.stop()
 
     def units_expected(self, stage: Stage, units: int) -> None:
-        self._seen[stage] += 1
-        self._units[stage] += units
-        self._estimate(stage)
+        with self._lock:
+            self._seen[stage] += 1
+            self._units[stage] += units
+            self._estimate(stage)
 
     def units_done(self, stage: Stage, units: int) -> None:
-        self._progress.advance(self._row(stage), units)
+        with self._lock:
+            self._progress.advance(self._row(stage), units)
 
     def shard_done(self, stage: Stage, ref: PartRef, seconds: float) -> None:
         if ref.reused and stage in STAGES[:-1]:  # It had nothing to draw, and is not waited for.
-            self._found[stage] += 1
-            if self._seen[stage]:
-                self._estimate(stage)
+            with self._lock:
+                self._found[stage] += 1
+                if self._seen[stage]:
+                    self._estimate(stage)
 
     def store_begun(self, name: str) -> None:
-        self._row(name)
+        with self._lock:
+            self._row(name)
 
     def store_done(self, name: str, seconds: float) -> None:
-        self._progress.update(self._row(name), total=1, completed=1)
+        with self._lock:
+            self._progress.update(self._row(name), total=1, completed=1)
 
     def _estimate(self, stage: Stage) -> None:
         seen = self._seen[stage]

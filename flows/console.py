@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from flows.status import Status
-from query.layout import counted, hanging
+from query.layout import counted, hanging, printable
 from schemas.plan import ChangeCounts, Plan
 from schemas.report import IndexReport
 from schemas.snapshot import Failure, Snapshot
@@ -34,6 +34,8 @@ def show_plan(console: Console, plan: Plan) -> None:
         console.print(f"  {decimal(plan.bytes)} to load, {len(plan.jobs)} of {shards} to build")
     if plan.damaged:
         hanging(console, f"built anew, since missing or damaged: {', '.join(plan.damaged)}", 4, "  -")
+    if plan.rebuilds_stores:
+        hanging(console, "catalog, BM25 and vectors are built anew where their config or code changed", 4, "  -")
     if plan.migrates:
         hanging(console, f"redone, since config or code changed: {', '.join(plan.migrates)}", 4, "  -")
     _failures(console, plan.failures)
@@ -102,7 +104,7 @@ def show_status(console: Console, status: Status) -> None:
         _row(console, "holds", holds)
         _row(console, "model", str(status.model))
     for source in status.sources:
-        console.print(f"  {'source':<11}{escape(source.name)}: {escape(source.root)}", soft_wrap=True)
+        console.print(f"  {'source':<11}{source.name}: {escape(printable(source.root))}", soft_wrap=True)
     _failures(console, [item.failure for item in status.quarantine])
 
 

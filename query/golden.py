@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from query.retriever import MODES, Mode, Retriever
@@ -123,7 +124,8 @@ def evaluate(
                 for hit in retriever.search(question.question, k, mode).hits
             )
         ]
-        missed = tuple(question.id for question in asked if question.id not in set(found))
+        known = frozenset(found)
+        missed = tuple(question.id for question in asked if question.id not in known)
         scores.append(ModeScore(mode, len(found) / len(asked) if asked else 0.0, tuple(found), missed))
     return Evaluation(
         k=k,
@@ -135,8 +137,8 @@ def evaluate(
 
 def locate(reader: SnapshotReader, question: GoldenQuestion) -> Target:
     """Return the chunks that hold a question's quote, in every document of that URI."""
-    uris = reader.documents().column("uri").to_pylist()
-    documents = [row for row, uri in enumerate(uris) if uri == question.source]
+    same = pc.equal(reader.documents().column("uri"), question.source)
+    documents = np.flatnonzero(same.to_numpy()).tolist()
     rows: set[int] = set()
     for document in documents:
         chunks = np.flatnonzero(reader.document_rows() == document).tolist()

@@ -8,6 +8,8 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
+_CONTROLS = {code: "\ufffd" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"}
+
 
 def hanging(console: Console, text: str | Text, indent: int, head: str | Text = "") -> None:
     """Print ``text`` wrapped, each line ``indent`` columns in, with ``head`` in the first line's indent."""
@@ -24,7 +26,14 @@ def hanging(console: Console, text: str | Text, indent: int, head: str | Text = 
 
 
 def _styled(text: str | Text) -> Text:
-    return text.copy() if isinstance(text, Text) else Text(text)
+    styled = text.copy() if isinstance(text, Text) else Text(text)
+    styled.plain = printable(styled.plain)
+    return styled
+
+
+def printable(text: str) -> str:
+    """Return a text without what steers a terminal: a document, or its name, is not to be trusted with that."""
+    return text.translate(_CONTROLS)
 
 
 def counted(number: int, noun: str) -> str:

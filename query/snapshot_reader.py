@@ -147,14 +147,8 @@ class SnapshotReader:
 
     def row(self, chunk_id: str) -> int | None:
         """Return the row of a chunk, None where the snapshot does not hold it."""
-        low, high = 0, len(self._ids)
-        while low < high:
-            middle = (low + high) // 2
-            if self._ids[middle].as_py() < chunk_id:
-                low = middle + 1
-            else:
-                high = middle
-        return low if low < len(self._ids) and self._ids[low].as_py() == chunk_id else None
+        row = bisect_left(range(self.size), chunk_id, key=self.chunk_id)
+        return row if row < self.size and self.chunk_id(row) == chunk_id else None
 
     def find(self, prefix: str) -> Passage:
         """Return the passage whose id begins with ``prefix``.

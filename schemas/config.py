@@ -3,8 +3,9 @@
 Later layers win: defaults, ``glossator.toml``, ``GLOSSATOR__SECTION__KEY`` variables, ``--set section.key=value``.
 An unknown key is an error that names the layer and the key.
 
-Fields marked with ``operational`` say *how* the work is done (batch sizes, threads, places) and enter no digest; all
-others say *what* comes out, and a change to one of them changes the keys of the parts that it touches.
+Fields marked with ``operational`` say *how* the work is done (batch sizes, threads, places) or *on which* documents,
+and enter no digest; all others say *what* comes out, and a change to one of them changes the keys of the parts and
+stores that it touches.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ CONFIG_FILE = "glossator.toml"
 
 
 def operational(default: Any = ..., **field: Any) -> Any:
-    """Declare a field that changes what a run costs, never what it produces."""
+    """Declare a field that changes what a run costs or which documents it sees, never what comes out of one."""
     return Field(default, json_schema_extra={"operational": True}, **field)
 
 
@@ -54,7 +55,7 @@ class LoadConfig(Section):
 
     max_bytes: int = Field(256 * 2**20, gt=0, description="Files above this many bytes are quarantined.")
     max_pages: int = Field(5_000, gt=0, description="PDFs with more pages are quarantined.")
-    ignore: tuple[str, ...] = Field(
+    ignore: tuple[str, ...] = operational(
         (".*", "__pycache__", "node_modules", "*.tmp", "*~"),
         description="Glob patterns; a file or folder whose name matches one is not listed.",
     )
@@ -63,7 +64,6 @@ class LoadConfig(Section):
 class ChunkConfig(Section):
     """Text to parents and children. Sizes are tokens of the embedding model."""
 
-    strategy: Literal["structure"] = Field("structure", description="How a text is divided.")
     child_tokens: int = Field(180, ge=16, description="Largest child (chunk); must leave room for the context.")
     parent_tokens: int = Field(1_500, ge=64, description="Largest parent (section).")
 
@@ -87,7 +87,7 @@ class EmbedConfig(Section):
     query_prompt: str = Field("", description="Put before a question, where the model was trained with one.")
     passage_prompt: str = Field("", description="Put before a passage, where the model was trained with one.")
     precision: Literal["auto", "bf16", "fp32"] = operational(
-        "auto", description="`auto`: bf16 where the processor has it, else fp32. Recorded, not hashed."
+        "auto", description="`auto`: bf16 where the processor has it, else fp32. Vectors differ by a rounding."
     )
     batch_tokens: int = operational(8_192, gt=0, description="Padded tokens per forward pass.")
     threads: int = operational(0, ge=0, description="Processor threads for the model; 0: as many as cores.")
@@ -163,11 +163,6 @@ class Config(Section):
     milvus: MilvusConfig = MilvusConfig()
     search: SearchConfig = SearchConfig()
     run: RunConfig = RunConfig()
-
-    def indexing_digest(self, model_identity: str) -> str:
-        """Return the digest of everything that decides what a snapshot holds."""
-        sections = (self.load, self.chunk, self.context, self.bm25)
-        return digest("indexing", model_identity, *(section.result_digest() for section in sections))[:32]
 
 
 class Layer(BaseModel):

@@ -39,10 +39,13 @@ class GlossatorError(Exception):
         self.document = document
         self.hint = hint
 
+    @property
+    def message(self) -> str:
+        """What happened and what to do next, without the document: for records that name it anyway."""
+        return f"{self.what} -> {self.hint}" if self.hint else self.what
+
     def __str__(self) -> str:
-        subject = f"{self.document}: " if self.document else ""
-        advice = f" -> {self.hint}" if self.hint else ""
-        return f"{subject}{self.what}{advice}"
+        return f"{self.document}: {self.message}" if self.document else self.message
 
     def __reduce__(self) -> tuple[object, ...]:
         # Keyword arguments do not survive the default pickling, and Prefect pickles exceptions.

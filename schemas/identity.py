@@ -7,7 +7,7 @@ differ. Digests are lower-case hexadecimal; their lengths are constants here.
 - ``chunk_id``: a *version* of a chunk. It changes exactly when the row that a reader would see changes, so
   rows are written once and never edited.
 - ``embed_key``: a model and the text that it embeds. Copies and renamed documents share vectors by it.
-- ``part_key``: a stage, its version, its config, and what it reads of the stage before.
+- ``part_key``: a stage, its code version and config, and what it reads of the stage before.
 - ``snapshot_id``: what a reader can find. How it was built (shards, retries, history) does not enter.
 """
 
@@ -23,7 +23,6 @@ Field = str | bytes | int | None
 
 DOC_ID_LENGTH = 16
 KEY_LENGTH = 32
-CONTENT_DIGEST_LENGTH = 64
 DOCUMENTS_PER_SHARD = 256
 PUBLIC_ACL = 0
 
@@ -163,9 +162,9 @@ def chunk_id(doc_id: str, embedded: str, metadata: Metadata, occurrence: int) ->
     )[:KEY_LENGTH]
 
 
-def part_key(stage: str, version: int, config_digest: str, *inputs: Field) -> str:
-    """Return the key of a part: stage, stage version, its config, and what it reads."""
-    return digest("part", stage, version, config_digest, *inputs)[:KEY_LENGTH]
+def part_key(stage: str, config_digest: str, *inputs: Field) -> str:
+    """Return the key of a part: stage, digest of its code version and config, and what it reads."""
+    return digest("part", stage, config_digest, *inputs)[:KEY_LENGTH]
 
 
 def snapshot_id(

@@ -44,6 +44,7 @@ class PlanSummary(Record):
     shards_to_build: int
     bytes_to_load: int
     migrates: tuple[Stage, ...]
+    rebuilds_stores: bool
     damaged: tuple[str, ...]
     failed: tuple[Failure, ...]
 
@@ -59,6 +60,8 @@ class Plan(Record):
         failures: documents known to fail, which this plan leaves out or keeps stale.
         bytes: size of the documents that will be read.
         new_sources: to be recorded with the run.
+        rebuilds_stores: catalog, BM25 index or vectors are built anew of the same parts, since their config or code
+            changed.
         damaged: storage keys of what the published snapshot names and is missing or cut short; built anew.
     """
 
@@ -74,12 +77,13 @@ class Plan(Record):
     failures: tuple[Failure, ...]
     bytes: int
     migrates: tuple[Stage, ...] = ()
+    rebuilds_stores: bool = False
     damaged: tuple[str, ...] = ()
 
     @property
     def nothing_to_do(self) -> bool:
         """True when the published snapshot is what this plan would make."""
-        return not self.jobs and self.parent is not None and not self.damaged
+        return not self.jobs and self.parent is not None and not self.rebuilds_stores and not self.damaged
 
     def summary(self) -> PlanSummary:
         """Return what a person wants to know of it."""
@@ -91,6 +95,7 @@ class Plan(Record):
             shards_to_build=len(self.jobs),
             bytes_to_load=self.bytes,
             migrates=self.migrates,
+            rebuilds_stores=self.rebuilds_stores,
             damaged=self.damaged,
             failed=self.failures,
         )

@@ -88,6 +88,8 @@ class Snapshot(Record):
     Attributes:
         id: identity.snapshot_id.
         layout: digest of the keys below. Equal contents in another layout (re-sharded, rebuilt) keep their id.
+        indexing_digest: all that decides the contents beside the documents (plan.stages.indexing_digest).
+        config_digests: by stage, and of the "stores": what a plan compares to know what must be redone.
         parts: per stage, one part for each shard.
     """
 

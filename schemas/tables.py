@@ -34,20 +34,6 @@ _span = [
     ("kind", pa.string()),
 ]
 
-LISTING = pa.schema(
-    [
-        ("uri", pa.string()),
-        ("size", pa.int64()),
-        ("mtime_ns", pa.int64()),
-        ("ctime_ns", pa.int64()),
-        ("inode", pa.uint64()),
-        ("etag", pa.string()),
-        ("seen_ns", pa.int64()),
-        ("content_digest", pa.string()),
-    ]
-)
-"""What a source listed, with the digest that each version hint stood for (a disposable hint)."""
-
 PLAN = pa.schema(
     [
         ("shard", pa.int32()),

@@ -16,6 +16,7 @@ from schemas.snapshot import Snapshot
 from tasks.lake.lake import MANIFEST, Lake
 from tasks.plan.planner import PlanOptions, make_plan, workspace
 from tasks.plan.registry import resolve_source
+from tasks.plan.stages import indexing_digest
 from tasks.publish.candidate import vector_store
 from tasks.publish.catalog import identify, read_catalog, write_catalog
 from tasks.publish.doctor import examine
@@ -148,7 +149,7 @@ def clean_id(folder: Path) -> str:
     plan = plan_of(folder, lake=lake)
     passages = build(PlainRunner(), plan)["passages"]
     assert vector_store(plan.workspace).dimension == 384
-    indexing = plan.workspace.config.indexing_digest(plan.workspace.model.identity)
+    indexing = indexing_digest(plan.workspace.config, plan.workspace.stages)
     return identify(lake, indexing, write_catalog(lake, passages), passages)
 
 

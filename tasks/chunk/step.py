@@ -1,4 +1,7 @@
-"""Chunk, for one shard: parents and children of each document, copied where the document's text is the same."""
+"""Chunk, for one shard: parents and children of each document, copied where the document's text is the same.
+
+A document that cannot be chunked is left out of the part, and of its key: the part then stands for what it holds.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,11 @@ _READS = ["doc_id", "source", "uri", "content_digest", "structure_digest", "type
 
 
 def _key(space: Workspace, job: ShardJob, loaded: PartRef) -> str:
-    return part_key("chunk", 1, space.stages["chunk"], loaded.reads["structure"])
+    return _key_of(space, loaded.reads["structure"])
+
+
+def _key_of(space: Workspace, structure: str) -> str:
+    return part_key("chunk", space.stages["chunk"], structure)
 
 
 def _compute(space: Workspace, job: ShardJob, key: str, loaded: PartRef) -> PartRef:
@@ -49,11 +56,12 @@ def _compute(space: Workspace, job: ShardJob, key: str, loaded: PartRef) -> Part
             except Exception as error:  # One bad document harms only itself.
                 failures.append(_failure(document, error))
         tick("chunk")
+    if failures:
+        failed = {failure.doc_id for failure in failures}
+        pairs = zip(documents["doc_id"].to_pylist(), documents["structure_digest"].to_pylist(), strict=True)
+        key = _key_of(space, digest_rows(pair for pair in pairs if pair[0] not in failed))
     table = pa.Table.from_pylist(rows, schema=SPANS)
-    spans = digest_rows(
-        (row["doc_id"], row["role"], row["index"], row["start"], row["end"], row["parent"], *row["breadcrumb"])
-        for row in rows
-    )
+    spans = digest_rows(_fields(row) for row in rows)
     ref = PartRef(
         stage="chunk",
         shard=job.shard,
@@ -92,6 +100,16 @@ def _rows(document: Row, role: str, spans: tuple[Span, ...], chunked: ChunkedDoc
             "kind": span.kind,
             "definitions": list(chunked.definitions) if role == "parent" and index == 0 else [],
         }
+
+
+def _fields(row: Row) -> tuple[str | int, ...]:
+    """Return all that a later stage reads of a span; pages and the total follow from what the key stands for."""
+    return (
+        *(row[name] for name in ("doc_id", "role", "index", "start", "end", "parent", "level", "kind")),
+        len(row["breadcrumb"]),
+        *row["breadcrumb"],
+        *row["definitions"],
+    )
 
 
 def _donor_rows(space: Workspace, job: ShardJob, digests: set[str]) -> Mapping[str, list[Row]]:

@@ -28,13 +28,12 @@ from tasks.progress import expect, tick
 from tasks.step import lake_of, parts_step
 
 Row = dict[str, Any]
-SEPARATOR = "\n\n"
+_SEPARATOR = "\n\n"
 
 
 def _key(space: Workspace, job: ShardJob, loaded: PartRef, chunked: PartRef) -> str:
     return part_key(
         "contextualize",
-        1,
         space.stages["contextualize"],
         loaded.reads["structure"],
         loaded.reads["metadata"],
@@ -115,13 +114,18 @@ class _Place:
         )
 
 
+def embedded_text(context: str, chunk: str) -> str:
+    """Return what is embedded and indexed of a chunk: context, blank line, chunk."""
+    return f"{context}{_SEPARATOR}{chunk}" if context else chunk
+
+
 def _embedded(place: _Place, tokenizer: Tokenizer, space: Workspace) -> tuple[str, str]:
     """Return the context and the embedded text, which fits the window."""
     config, chunk, room = space.config.context, place.chunk, space.model.window
     limit = config.reserve_tokens if config.mode == "structural" else 0
     while True:
         context = place.context(tokenizer, limit) if limit > 0 else ""
-        embedded = f"{context}{SEPARATOR}{chunk}" if context else chunk
+        embedded = embedded_text(context, chunk)
         tokens = tokenizer.count(embedded)
         if tokens <= room:
             return context, embedded

@@ -28,8 +28,6 @@ MAX_BATCH = 256
 class Encoder(Protocol):
     """Texts to vectors."""
 
-    precision: str
-
     def encode(self, texts: Sequence[str], done: Callable[[int], None] | None = None) -> Vectors:
         """Return float32 [len(texts), dimension], each row of length 1.
 
@@ -46,8 +44,6 @@ class Encoder(Protocol):
 
 class HashEncoder:
     """Deterministic vectors: equal texts give equal vectors, others almost orthogonal ones."""
-
-    precision = "fp32"
 
     def __init__(self, dimension: int) -> None:
         self._dimension = dimension
@@ -82,8 +78,7 @@ class SentenceEncoder:
         self._lock = threading.Lock()
         if config.threads:
             torch.set_num_threads(config.threads)
-        self.precision = _precision(config.precision)
-        dtype = torch.bfloat16 if self.precision == "bf16" else torch.float32
+        dtype = torch.bfloat16 if _precision(config.precision) == "bf16" else torch.float32
         self._torch: Any = torch
         self._model: Any = SentenceTransformer(
             str(files.folder), model_kwargs={"dtype": dtype}, local_files_only=True, trust_remote_code=False

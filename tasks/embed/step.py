@@ -25,7 +25,7 @@ from tasks.step import donor_tables, lake_of, parts_step
 
 
 def _key(space: Workspace, job: ShardJob, contexts: PartRef) -> str:
-    return part_key("embed", 1, space.stages["embed"], contexts.reads["embedded"])
+    return part_key("embed", space.stages["embed"], contexts.reads["embedded"])
 
 
 def _compute(space: Workspace, job: ShardJob, key: str, contexts: PartRef) -> PartRef:
@@ -87,10 +87,8 @@ def _copy(
 
 def matrix(column: pa.ChunkedArray, dimension: int) -> npt.NDArray[np.float32]:
     """Return a vector column as float32 [rows, dimension]."""
-    flat = column.combine_chunks()
-    if isinstance(flat, pa.ChunkedArray):  # combine_chunks of a column without chunks
-        return np.zeros((0, dimension), np.float32)
-    values: npt.NDArray[np.float32] = flat.flatten().to_numpy(zero_copy_only=False).reshape(-1, dimension)
+    flat = column.combine_chunks().flatten()
+    values: npt.NDArray[np.float32] = flat.to_numpy(zero_copy_only=False).reshape(-1, dimension)
     return values
 
 

@@ -7,7 +7,8 @@ cannot be loaded is left out of the part, and of its key: the part then stands f
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import polars as pl
@@ -25,8 +26,9 @@ from schemas.identity import (
     text_digest,
 )
 from schemas.snapshot import Failure, PartRef
-from schemas.tables import DOCUMENTS
+from schemas.tables import DOCUMENTS, PLAN
 from schemas.work import ShardJob, Workspace
+from tasks.lake.lake import Lake
 from tasks.load.loader import document_type, load_document
 from tasks.plan.source import open_source
 from tasks.progress import expect, tick
@@ -35,7 +37,7 @@ from tasks.step import donor_tables, lake_of, parts_step
 
 def load_key(config: str, documents: Iterable[tuple[str, str]]) -> str:
     """Return the key of a load part: its config and the (doc_id, content digest) pairs that it holds."""
-    return part_key("load", 1, config, digest_rows(documents))
+    return part_key("load", config, digest_rows(documents))
 
 
 def _key(space: Workspace, job: ShardJob) -> str:
@@ -44,9 +46,7 @@ def _key(space: Workspace, job: ShardJob) -> str:
 
 def _compute(space: Workspace, job: ShardJob, key: str) -> PartRef:
     lake = lake_of(space)
-    plan = lake.read_frame(job.plan)
-    assert plan is not None, f"plan {job.plan} is gone"
-    wanted = plan.filter(pl.col("shard") == job.shard)
+    wanted = _documents_of(lake, job)
     donors = _donor_rows(space, job, set(wanted["content_digest"]))
     sources = {spec.name: open_source(spec, space.config.load) for spec in space.sources}
     expect("load", wanted.height)
@@ -72,25 +72,41 @@ def _compute(space: Workspace, job: ShardJob, key: str) -> PartRef:
         tick("load")
     rows.sort(key=lambda row: row["doc_id"])
     table = pa.Table.from_pylist(rows, schema=DOCUMENTS)
-    return lake.write_part(_ref(space, job, table, failures, copied), table)
+    return lake.write_part(_ref(space, job, rows, failures, copied), table)
 
 
-def _ref(space: Workspace, job: ShardJob, table: pa.Table, failures: list[Failure], copied: int) -> PartRef:
-    columns = {name: table[name].to_pylist() for name in DOCUMENTS.names if name.endswith(("_id", "_digest", "uri"))}
-    ids = columns["doc_id"]
+def _documents_of(lake: Lake, job: ShardJob) -> pl.DataFrame:
+    """Return the documents that a shard shall hold: rows of PLAN."""
+    return _plan(lake, job.plan).get(job.shard, pl.DataFrame(schema=dict.fromkeys(PLAN.names, pl.String)))
+
+
+@lru_cache(maxsize=1)
+def _plan(lake: Lake, key: str) -> Mapping[int, pl.DataFrame]:
+    # Read once for all shards of a run: each reading it for itself would take quadratic time. A plan's key is a digest
+    # of its rows, so that it never changes.
+    plan = lake.read_frame(key)
+    if plan is None:
+        raise TransientError(f"{lake.storage.local(key)} is gone", hint="run the same command again")
+    return {shard: rows for (shard,), rows in plan.partition_by("shard", as_dict=True).items()}
+
+
+def _ref(
+    space: Workspace, job: ShardJob, rows: Sequence[dict[str, Any]], failures: list[Failure], copied: int
+) -> PartRef:
     return PartRef(
         stage="load",
         shard=job.shard,
-        key=load_key(space.stages["load"], zip(ids, columns["content_digest"], strict=True)),
+        key=load_key(space.stages["load"], ((row["doc_id"], row["content_digest"]) for row in rows)),
         config=space.stages["load"],
         reads={
-            "structure": digest_rows(zip(ids, columns["structure_digest"], strict=True)),
-            "metadata": digest_rows(zip(ids, columns["uri"], columns["metadata_digest"], strict=True)),
+            "structure": digest_rows((row["doc_id"], row["structure_digest"]) for row in rows),
+            "metadata": digest_rows((row["doc_id"], row["uri"], row["metadata_digest"]) for row in rows),
         },
         rows_digest=digest_rows(
-            zip(ids, columns["text_digest"], columns["metadata_digest"], columns["content_digest"], strict=True)
+            (row["doc_id"], row["text_digest"], row["metadata_digest"], row["content_digest"], *row["flags"])
+            for row in rows
         ),
-        counts={"documents": table.num_rows, "computed": table.num_rows - copied, "copied": copied},
+        counts={"documents": len(rows), "computed": len(rows) - copied, "copied": copied},
         failures=tuple(failures),
     )
 
@@ -133,15 +149,13 @@ def _row(document: Mapping[str, Any], digest: str, loaded: LoadedDocument) -> di
 
 
 def _failure(document: Mapping[str, Any], error: Exception, digest: str) -> Failure:
-    message = error.what if isinstance(error, GlossatorError) else f"{type(error).__name__}: {error}"
-    hint = getattr(error, "hint", None)
     return Failure(
         doc_id=document["doc_id"],
         source=document["source"],
         uri=document["uri"],
         stage="load",
         kind=type(error).__name__,
-        message=f"{message} -> {hint}" if hint else message,
+        message=error.message if isinstance(error, GlossatorError) else f"{type(error).__name__}: {error}",
         traceback="".join(traceback.format_exception(error)),
         content_digest=digest,
     )

@@ -28,7 +28,7 @@ _HINT = {
     "etag": pl.String,
 }
 _HINTS = {**_HINT, "seen_ns": pl.Int64, "content_digest": pl.String}
-"""Columns of tables.LISTING for Polars, which alone answers "nothing to do": pyarrow would bring pandas with it."""
+"""What a source listed, with the digest that each version hint stood for. Disposable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class DigestedListing:
     """A listing whose entries have digests.
 
     Attributes:
-        table: columns of LISTING.
+        table: columns of ``_HINTS``.
         failures: entries that could not be read, left out of the table.
         hashed: number of files that were read.
     """
@@ -117,6 +117,6 @@ def _unreadable(source: str, uri: str, error: GlossatorError) -> Failure:
         uri=uri,
         stage="load",
         kind=type(error).__name__,
-        message=f"{error.what} -> {error.hint}" if error.hint else error.what,
+        message=error.message,
         transient=not isinstance(error, PermanentError),
     )

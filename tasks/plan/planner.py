@@ -24,7 +24,7 @@ from tasks.plan.listing import DigestedListing, digest_listing, remember_hints
 from tasks.plan.quarantine import Quarantined, read_quarantine, still_failing
 from tasks.plan.registry import list_sources
 from tasks.plan.source import Listing, Source, open_source
-from tasks.plan.stages import stage_digests, stamp_model
+from tasks.plan.stages import stage_digests, stamp_model, stores_digest
 
 GUARD_DOCUMENTS = 10
 GUARD_SHARE = 0.1
@@ -37,7 +37,7 @@ class PlanOptions:
 
     Attributes:
         migrate: redo unchanged documents because config, code or model changed.
-        allow_deletes: delete up to this many documents beyond the guard.
+        allow_deletes: delete up to this many documents, though they are more than the guard lets pass.
     """
 
     migrate: bool = False
@@ -119,6 +119,7 @@ def make_plan(
             for doc_id in target.filter(pl.col("action").is_in(["added", "changed"]))["doc_id"]
         ),
         migrates=migrates,
+        rebuilds_stores=snapshot is not None and snapshot.config_digests.get("stores") != stores_digest(config),
         damaged=damage.keys,
     )
 
@@ -275,9 +276,10 @@ def _jobs(
     homes = dict(zip(published["doc_id"].to_list(), published["shard"].to_list(), strict=True))
     older = _older(lake, snapshot) if "added" in set(table["action"]) else ()
     siblings = _siblings(table)
+    by_shard = {shard: rows for (shard,), rows in table.partition_by("shard", as_dict=True).items()}
     jobs = []
     for shard in todo:
-        rows = wanted.filter(pl.col("shard") == shard)
+        rows = by_shard.get(shard, table.clear())
         donor_shards = {homes[doc_id] for doc_id in rows["donor"].drop_nulls().to_list()}
         donor_shards |= {homes[doc_id] for doc_id in rows["doc_id"].to_list() if doc_id in homes}
         jobs.append(

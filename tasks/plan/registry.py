@@ -30,6 +30,8 @@ def resolve_source(lake: Lake, root: str, name: str | None) -> SourceSpec:
         PlanRefused: the name stands for another root.
     """
     path = Path(os.path.abspath(Path(root).expanduser()))  # `.`, `../docs` and `docs/` are one folder
+    if str(path).encode("utf-8", "replace").decode() != str(path):
+        raise UsageError(f"the name of the folder {str(path)!a} is not valid UTF-8", hint="rename it")
     recorded = {spec.name: spec for spec in list_sources(lake)}
     for spec in recorded.values():
         if spec.root == str(path) and name in {None, spec.name}:

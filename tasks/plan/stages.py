@@ -1,4 +1,4 @@
-"""What the config and the code versions mean for each stage: one digest per stage, part of every part key.
+"""What the config and the code versions mean: one digest per stage, part of every part key, and one for the stores.
 
 A stage's digest covers the version of its code, the config that it reads, and what it takes from the model. When
 a stage's output changes, its version must change: a golden-output test holds us to that.
@@ -6,10 +6,12 @@ a stage's output changes, its version must change: a golden-output test holds us
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from schemas.config import Config
 from schemas.errors import UsageError
 from schemas.identity import digest
-from schemas.snapshot import Stage
+from schemas.snapshot import STAGES, Stage
 from schemas.work import ModelStamp
 from tasks.chunk.chunker import CHUNKER_VERSION
 from tasks.contextualize.structural import STRUCTURAL_VERSION
@@ -17,6 +19,9 @@ from tasks.embed.model import fingerprint, locate_model, model_identity
 from tasks.embed.tokenizer import open_tokenizer
 from tasks.lake.lake import Lake
 from tasks.load.loader import LOADER_VERSION
+from tasks.publish.bm25 import BM25_VERSION
+from tasks.publish.catalog import CATALOG_VERSION
+from tasks.publish.milvus import SCHEMA_VERSION
 from tasks.tokens.analyzer import ANALYZER_VERSION
 
 EMBED_VERSION = 1
@@ -33,12 +38,27 @@ def stage_digests(config: Config, model: ModelStamp) -> dict[Stage, str]:
             config.context.result_digest(),
             model.tokenizer,
             model.window,
-            config.embed.passage_prompt,
         ),
         "embed": _digest(EMBED_VERSION, model.identity),
-        "tokens": _digest(ANALYZER_VERSION, config.bm25.result_digest()),
+        "tokens": _digest(ANALYZER_VERSION, "stem" if config.bm25.stem else "whole words"),
         "passages": _digest(PASSAGES_VERSION),
     }
+
+
+def stores_digest(config: Config) -> str:
+    """Return the digest of what decides catalog, BM25 index and vector store beside the parts that they hold."""
+    return _digest(
+        CATALOG_VERSION, BM25_VERSION, SCHEMA_VERSION, config.bm25.result_digest(), config.milvus.result_digest()
+    )
+
+
+def indexing_digest(config: Config, stages: Mapping[Stage, str]) -> str:
+    """Return the digest of all that decides, beside the documents, what a reader finds: the config in a snapshot's id.
+
+    Analyzer and encoder are in it by their versions too: no chunk's id tells which terms and vector it has.
+    """
+    contents = [stages[stage] for stage in STAGES if stage != "passages"]  # How passages lie is no content.
+    return digest("indexing", BM25_VERSION, config.bm25.result_digest(), *contents)[:32]
 
 
 def _digest(*fields: str | int) -> str:

@@ -18,6 +18,7 @@ import io
 import json
 import logging
 import math
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -210,16 +211,11 @@ class Bm25Index:
 
     def _column(self, term: str) -> tuple[int, int]:
         """Return begin and end of a term's entries; equal where no document has it."""
-        low, high = 0, len(self.vocabulary)
-        while low < high:
-            middle = (low + high) // 2
-            if self.vocabulary[middle].as_py() < term:
-                low = middle + 1
-            else:
-                high = middle
-        if low == len(self.vocabulary) or self.vocabulary[low].as_py() != term:
+        terms = self.vocabulary
+        number = bisect_left(range(len(terms)), term, key=lambda at: str(terms[at].as_py()))
+        if number == len(terms) or terms[number].as_py() != term:
             return 0, 0
-        return int(self._indptr[low]), int(self._indptr[low + 1])
+        return int(self._indptr[number]), int(self._indptr[number + 1])
 
     def holds(self, term: str) -> bool:
         """Tell whether any document has a term."""

@@ -19,6 +19,7 @@ from schemas.snapshot import STAGES, Counts, Flip, PartRef, Snapshot, Stage, Vec
 from schemas.work import Workspace
 from tasks.lake.lake import Lake
 from tasks.plan.registry import record_source
+from tasks.plan.stages import indexing_digest, stores_digest
 from tasks.publish.bm25 import Bm25Index
 from tasks.publish.catalog import identify, read_arrow, read_catalog
 from tasks.publish.lexical import bm25_folder
@@ -26,6 +27,8 @@ from tasks.publish.milvus import SCHEMA_VERSION, collection_name, open_milvus
 from tasks.publish.passages import passages_folder
 
 EPOCH = dt.date(1970, 1, 1)
+NO_DATE = -1_000_000
+"""Days since 1970 for a document without a date: before all dates (year 1 is -719,162), so that no range holds it."""
 
 
 def vector_store(space: Workspace) -> VectorStoreRef:
@@ -48,8 +51,8 @@ def vector_store(space: Workspace) -> VectorStoreRef:
 
 def insert_vectors(
     space: Workspace, lake: Lake, parent: Snapshot | None, passages: Sequence[PartRef], catalog: str
-) -> int:
-    """Insert the rows that the parent's collection does not have; return how many."""
+) -> None:
+    """Insert the rows that the parent's collection does not have."""
     ref = vector_store(space)
     store = open_milvus(space.config.milvus, lake, ref, create=True)
     try:
@@ -69,7 +72,6 @@ def insert_vectors(
             inserted += len(rows)
         if inserted:
             store.flush()
-        return inserted
     finally:
         store.close()
 
@@ -99,7 +101,7 @@ def _rows(lake: Lake, part: PartRef, documents: pl.DataFrame, known: frozenset[s
             "uri": row["uri"],
             "type": row["type"],
             "language": row["language"],
-            "date": (row["date"] - EPOCH).days if row["date"] else -1_000_000,
+            "date": (row["date"] - EPOCH).days if row["date"] else NO_DATE,
             "tags_id": row["tags_id"],
             "acl_id": row["acl_id"],
         }
@@ -110,7 +112,7 @@ def assemble(
 ) -> Snapshot:
     """Return the snapshot that names everything of a candidate."""
     vectors = vector_store(space)
-    indexing = space.config.indexing_digest(space.model.identity)
+    indexing = indexing_digest(space.config, space.stages)
     passages = parts["passages"]
     layout = digest("layout", catalog, bm25, vectors.collection, *(ref.key for stage in STAGES for ref in parts[stage]))
     return Snapshot(
@@ -120,7 +122,7 @@ def assemble(
         created=dt.datetime.now(dt.UTC),
         parent=plan.parent,
         indexing_digest=indexing,
-        config_digests={stage: space.stages[stage] for stage in STAGES},
+        config_digests={**space.stages, "stores": stores_digest(space.config)},
         shards=plan.shards,
         parts={stage: tuple(parts[stage]) for stage in STAGES},
         catalog=catalog,

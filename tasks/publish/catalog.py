@@ -25,7 +25,7 @@ def catalog_folder(key: str) -> str:
 
 def catalog_key(passages: Sequence[PartRef]) -> str:
     """Return the key of the catalog over some passages, in shard order."""
-    return part_key("catalog", CATALOG_VERSION, "", *(ref.key for ref in passages))
+    return part_key("catalog", "", CATALOG_VERSION, *(ref.key for ref in passages))
 
 
 def write_catalog(lake: Lake, passages: Sequence[PartRef]) -> str:

@@ -24,7 +24,7 @@ def bm25_folder(key: str) -> str:
 
 def bm25_key(config: Bm25Config, catalog: str, tokens: Sequence[PartRef]) -> str:
     """Return the key of the index over a catalog and token parts, in shard order."""
-    return part_key("bm25", BM25_VERSION, config.result_digest(), catalog, *(ref.key for ref in tokens))
+    return part_key("bm25", config.result_digest(), BM25_VERSION, catalog, *(ref.key for ref in tokens))
 
 
 def write_bm25(
@@ -46,7 +46,7 @@ def _corpus(
     parts = [lake.read_part("tokens", ref.key) for ref in tokens]
     table = pa.concat_tables(parts).unify_dictionaries().combine_chunks()
     lists = table["tokens"].combine_chunks()
-    terms = lists.values if isinstance(lists, pa.ListArray) else lists.chunk(0).values
+    terms = lists.values
     starts = lists.offsets.to_numpy()
     digests = _digests(lake, catalog, passages)
     rows = pc.index_in(digests, value_set=table["embedded_digest"].combine_chunks()).to_numpy(zero_copy_only=False)

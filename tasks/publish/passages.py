@@ -30,7 +30,6 @@ def _key(
 ) -> str:
     return part_key(
         "passages",
-        1,
         space.stages["passages"],
         loaded.rows_digest,
         loaded.reads["metadata"],

@@ -15,7 +15,7 @@ from tasks.tokens.analyzer import Analyzer
 
 
 def _key(space: Workspace, job: ShardJob, contexts: PartRef) -> str:
-    return part_key("tokens", 1, space.stages["tokens"], contexts.reads["embedded"])
+    return part_key("tokens", space.stages["tokens"], contexts.reads["embedded"])
 
 
 def _compute(space: Workspace, job: ShardJob, key: str, contexts: PartRef) -> PartRef:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -9,9 +10,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -102,10 +105,26 @@ class Home:
         )
         return Outcome(done.returncode, done.stdout, done.stderr, 0.0)
 
+    def call(self, *arguments: str, **variables: str) -> Outcome:
+        """Run a command in this process: the same door, without the seconds that a new process takes."""
+        import glossator
+
+        out, err = io.StringIO(), io.StringIO()
+        begun = time.perf_counter()
+        with (
+            patch.dict(os.environ, self.environment(**variables), clear=True),
+            patch.object(sys, "argv", ["glossator", *arguments]),
+            redirect_stdout(out),
+            redirect_stderr(err),
+            pytest.raises(SystemExit) as end,
+        ):
+            glossator.main()
+        return Outcome(int(end.value.code or 0), out.getvalue(), err.getvalue(), time.perf_counter() - begun)
+
     def published(self) -> tuple[dict[str, bytes], str]:
         """What readers get: the pointer's files, and the answer to a question."""
         flips = {file.name: file.read_bytes() for file in sorted((self.lake / "flips").iterdir())}
-        found = self.run("search", "tide gauge firmware", "--mode", "bm25", "--json")
+        found = self.call("search", "tide gauge firmware", "--mode", "bm25", "--json")
         assert found.code == 0, found.err
         hits = [(hit["passage"]["chunk_id"], hit["score"]) for hit in found.json["hits"]]
         assert hits

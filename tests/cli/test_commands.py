@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import resource
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +15,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
+OPEN_MILVUS = ("ask", "doctor")
 COMMANDS = ("index", "search", "ask", "show", "status", "doctor", "evaluate")
 QUESTION = "How long is the warranty of a Limpet 20?"
 GOLDEN = ROOT / "data" / "golden.jsonl"
@@ -81,7 +86,7 @@ def test_index_json_has_the_promised_keys(home: Any, document: Callable[..., Pat
 
 
 def test_index_json_of_an_unchanged_corpus_says_so(indexed: Any) -> None:
-    report = indexed.run("index", "--json").json
+    report = indexed.call("index", "--json").json
     assert set(report) == REPORT_KEYS
     assert report["published"] is False and report["chunks_embedded"] == 0
     assert report["documents"]["unchanged"] == 31
@@ -90,8 +95,8 @@ def test_index_json_of_an_unchanged_corpus_says_so(indexed: Any) -> None:
 def test_dry_run_changes_nothing(home: Any, document: Callable[..., Path]) -> None:
     document("# Dredging\n\nThe harbour is dredged in May.\n")
     before = home.tree()
-    shown = home.run("index", "--dry-run")
-    planned = home.run("index", "--dry-run", "--json")
+    shown = home.call("index", "--dry-run")
+    planned = home.call("index", "--dry-run", "--json")
     assert shown.code == planned.code == 0
     assert "1 added, 31 unchanged" in shown.out
     assert planned.json["documents"]["added"] == 1 and planned.json["shards_to_build"] == 1
@@ -108,7 +113,7 @@ def test_documents_without_words_are_indexed_once(home: Any, document: Callable[
     document("", "empty.md")
     document(" \n\t\n", "blank.txt")
     assert home.run("index", "--json").json["documents"]["added"] == 2
-    again = home.run("index", "--json").json
+    again = home.call("index", "--json").json
     assert again["published"] is False and again["documents"]["unchanged"] == 33
     assert home.run("doctor").code == 0
 
@@ -124,11 +129,11 @@ def test_index_is_quiet_without_a_terminal(home: Any, document: Callable[..., Pa
 
 
 def test_search_finds_and_shows_the_span(indexed: Any) -> None:
-    found = indexed.run("search", QUESTION, "-k", "3")
+    found = indexed.call("search", QUESTION, "-k", "3", "--mode", "bm25")
     assert found.code == 0 and found.err == ""
     spans = re.findall(r"^    ([0-9a-f]{12}) text\[(\d+):(\d+)\]", found.out, re.MULTILINE)
     assert len(spans) == 3
-    hits = indexed.run("search", QUESTION, "-k", "3", "--json").json["hits"]
+    hits = indexed.call("search", QUESTION, "-k", "3", "--mode", "bm25", "--json").json["hits"]
     documents = texts(indexed)
     for (prefix, start, end), hit in zip(spans, hits, strict=True):
         passage = hit["passage"]
@@ -166,21 +171,21 @@ def test_ask_says_when_the_documents_do_not_answer(indexed: Any) -> None:
 
 
 def test_show_takes_the_beginning_of_an_id(indexed: Any) -> None:
-    passage = indexed.run("search", QUESTION, "-k", "1", "--mode", "bm25", "--json").json["hits"][0]["passage"]
-    shown = indexed.run("show", passage["chunk_id"][:8])
+    passage = indexed.call("search", QUESTION, "-k", "1", "--mode", "bm25", "--json").json["hits"][0]["passage"]
+    shown = indexed.call("show", passage["chunk_id"][:8])
     assert shown.code == 0 and passage["chunk_id"] in shown.out
     span = re.search(r"text\[(\d+):(\d+)\]", shown.out)
     assert span
     words = texts(indexed)[passage["document"]["uri"]][int(span[1]) : int(span[2])]
     assert " ".join(words.split()) in " ".join(shown.out.split())
-    assert indexed.run("show", passage["chunk_id"], "--json").json["text"] == words
+    assert indexed.call("show", passage["chunk_id"], "--json").json["text"] == words
 
 
 # --- state ------------------------------------------------------------------------------------------------------------
 
 
 def test_status_with_and_without_json(indexed: Any) -> None:
-    shown, data = indexed.run("status"), indexed.run("status", "--json").json
+    shown, data = indexed.call("status"), indexed.call("status", "--json").json
     assert shown.code == 0
     assert data["counts"]["documents"] == 31 and data["model"] == "hash:384" and data["flip"] == 1
     for value in (data["snapshot"], "31 documents", data["sources"][0]["root"]):
@@ -211,10 +216,10 @@ def test_a_question_in_another_home_or_lake_finds_another_index(indexed: Any, em
     assert empty.run("index", str(docs), GLOSSATOR_LAKE=str(elsewhere)).code == 0
     assert (elsewhere / "default" / "flips" / "1.json").exists()
     assert not (empty.path / "data" / "lake").exists()
-    found = empty.run("search", "sandbanks", "--mode", "bm25", "--json", GLOSSATOR_LAKE=str(elsewhere)).json
+    found = empty.call("search", "sandbanks", "--mode", "bm25", "--json", GLOSSATOR_LAKE=str(elsewhere)).json
     assert [hit["passage"]["document"]["uri"] for hit in found["hits"]] == ["one.md"]
-    assert empty.run("search", "sandbanks").code == 2, "its own lake is empty"
-    assert indexed.run("status", "--json").json["lake"] == str(indexed.lake.parent)
+    assert empty.call("search", "sandbanks").code == 2, "its own lake is empty"
+    assert indexed.call("status", "--json").json["lake"] == str(indexed.lake.parent)
 
 
 def test_collections_are_apart(home: Any, tmp_path: Path) -> None:
@@ -222,8 +227,8 @@ def test_collections_are_apart(home: Any, tmp_path: Path) -> None:
     docs.mkdir()
     (docs / "one.md").write_text("# Sandbanks\n\nThe northern bank moves east every spring.\n")
     assert home.run("index", str(docs), "--collection", "true").code == 0
-    assert home.run("status", "-c", "true", "--json").json["counts"]["documents"] == 1
-    assert home.run("status", "--json").json["counts"]["documents"] == 31
+    assert home.call("status", "-c", "true", "--json").json["counts"]["documents"] == 1
+    assert home.call("status", "--json").json["counts"]["documents"] == 31
 
 
 # --- how it looks -----------------------------------------------------------------------------------------------------
@@ -246,7 +251,7 @@ def test_collections_are_apart(home: Any, tmp_path: Path) -> None:
     ids=" ".join,
 )
 def test_output_fits_80_columns_and_has_no_blanks_at_line_ends(indexed: Any, arguments: tuple[str, ...]) -> None:
-    shown = indexed.run(*arguments)
+    shown = (indexed.run if arguments[0] in OPEN_MILVUS else indexed.call)(*arguments)
     assert shown.code == 0 and shown.err == ""
     # Paths are not broken, so that they can be copied.
     lines = [line for line in shown.out.splitlines() if str(indexed.path) not in line]
@@ -271,11 +276,7 @@ def test_json_commands_print_one_document_and_nothing_else(indexed: Any) -> None
 
 
 def test_a_closed_pipe_is_no_error(indexed: Any) -> None:
-    import subprocess
-
     command = 'set -o pipefail; "$0" "$1" search \'tide gauge\' -k 50 --mode bm25 --json | head -c 10'
-    import sys
-
     done = subprocess.run(
         ["bash", "-c", command, sys.executable, str(ROOT / "glossator.py")],
         env=indexed.environment(),
@@ -290,13 +291,23 @@ def test_a_closed_pipe_is_no_error(indexed: Any) -> None:
 # --- how long it takes ------------------------------------------------------------------------------------------------
 
 
-def test_nothing_to_do_is_said_within_a_second(indexed: Any) -> None:
-    assert indexed.run("index").out.startswith("Nothing to do")
-    assert min(indexed.run("index").seconds for _ in range(3)) < 1.0
+def quickest(home: Any, *arguments: str) -> tuple[float, float]:
+    """Seconds of the clock and of the processor, each the least of three runs."""
+    clock, processor = [], []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        clock.append(home.run(*arguments).seconds)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        processor.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return min(clock), min(processor)
 
 
-def test_help_is_shown_within_half_a_second(indexed: Any) -> None:
-    assert min(indexed.run("--help").seconds for _ in range(3)) < 0.5
+@pytest.mark.parametrize(("arguments", "limit"), [(("index",), 1.0), (("--help",), 0.5)], ids=["nothing to do", "help"])
+def test_what_needs_no_work_is_answered_at_once(indexed: Any, arguments: tuple[str, ...], limit: float) -> None:
+    clock, processor = quickest(indexed, *arguments)
+    assert processor < limit
+    if os.getloadavg()[0] < 1.5 * (os.cpu_count() or 1):  # Else the clock measures the other processes.
+        assert clock < limit
 
 
 @pytest.mark.parametrize(

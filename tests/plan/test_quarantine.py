@@ -121,9 +121,8 @@ def test_an_unreadable_file_is_tried_at_every_run(docs: Path, monkeypatch: pytes
     assert read_quarantine(lake_beside(docs)) == {}
 
 
-def test_a_document_that_cannot_be_chunked_is_tried_again_when_chunking_changes(
-    docs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def stumble(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make chunking fail on the document with the word "Bad"."""
     chunk = tasks.chunk.step.chunk_document
 
     def stumbling(text: str, *arguments: object) -> ChunkedDocument:
@@ -131,8 +130,14 @@ def test_a_document_that_cannot_be_chunked_is_tried_again_when_chunking_changes(
             raise RecursionError("too deep")
         return chunk(text, *arguments)  # type: ignore[arg-type]
 
+    monkeypatch.setattr(tasks.chunk.step, "chunk_document", stumbling)
+
+
+def test_a_document_that_cannot_be_chunked_is_tried_again_when_chunking_changes(
+    docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as broken:
-        broken.setattr(tasks.chunk.step, "chunk_document", stumbling)
+        stumble(broken)
         report = run(docs)
     assert [(failure.uri, failure.stage) for failure in report.failed] == [("bad.md", "chunk")]
     assert contents(lake_beside(docs)).documents == {"good.md"}
@@ -140,6 +145,18 @@ def test_a_document_that_cannot_be_chunked_is_tried_again_when_chunking_changes(
     monkeypatch.setattr(tasks.plan.stages, "CHUNKER_VERSION", 10_000)
     plan = plan_of(docs, options=PlanOptions(migrate=True))
     assert (plan.failures, plan.counts.added) == ((), 1)
+
+
+def test_a_part_without_a_document_that_failed_is_not_taken_for_the_whole(
+    docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as broken:
+        stumble(broken)
+        run(docs)
+    lake_beside(docs).storage.delete("state/failures.json")  # disposable
+    report = run(docs)
+    assert (report.failed, report.documents.added) == ((), 1)
+    assert contents(lake_beside(docs)).uris == {"bad.md", "good.md"}
 
 
 @pytest.mark.parametrize(

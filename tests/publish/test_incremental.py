@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import schemas.identity
+import tasks.chunk.step
+import tasks.plan.stages
 from query.opening import open_retriever
+from schemas.documents import ChunkedDocument
 from schemas.plan import ChangeCounts
 from schemas.report import IndexReport
+from tasks.plan.planner import PlanOptions
 from tasks.publish.catalog import read_arrow, read_catalog
 from tasks.publish.passages import passages_folder
 from tests.fixtures import (
@@ -242,6 +248,21 @@ def test_all_chunks_of_a_document_survive_an_update(docs: Path) -> None:
     again(docs, CORPUS | {"gauge.md": CORPUS["gauge.md"].replace("How gauges", "Why gauges")})
     uris = list(contents(lake_beside(docs)).chunks.values())
     assert uris.count("gauge.md") == 4
+
+
+def test_names_that_a_new_chunker_reads_reach_the_contexts(docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part key must say all that the next stage reads: definitions and kinds too, not spans alone."""
+    chunk = tasks.chunk.step.chunk_document
+
+    def renaming(*arguments: Any) -> ChunkedDocument:
+        chunked = chunk(*arguments)
+        return replace(chunked, definitions=("ring",)) if chunked.definitions else chunked
+
+    monkeypatch.setattr(tasks.chunk.step, "chunk_document", renaming)
+    monkeypatch.setattr(tasks.plan.stages, "CHUNKER_VERSION", 10_000)
+    run(docs, options=PlanOptions(migrate=True))
+    (hit,) = open_retriever(lake_beside(docs), make_config()).search("ring", k=1, mode="bm25").hits
+    assert (hit.passage.document.uri, hit.passage.context) == ("c.py", "Clocks.\nDefines: ring")
 
 
 def killed(*_: object, **__: object) -> None:

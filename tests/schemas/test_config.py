@@ -137,16 +137,6 @@ def test_operational_fields_are_in_no_digest_and_all_others_are(section: type[Se
     assert (changed.result_digest() == section().result_digest()) is is_operational
 
 
-def test_the_indexing_digest_follows_model_and_sections_but_no_operational_field() -> None:
-    base = Config().indexing_digest("m")
-    assert Config().indexing_digest("n") != base
-    for changed in ({"load": {"max_pages": 9}}, {"chunk": {"child_tokens": 99}}, {"context": {"mode": "none"}}):
-        assert Config.model_validate(changed).indexing_digest("m") != base
-    assert Config.model_validate({"bm25": {"b": 0.9}}).indexing_digest("m") != base
-    same = {"collection": "other", "run": {"workers": 9}, "search": {"candidates": 9}, "embed": {"threads": 3}}
-    assert Config.model_validate(same).indexing_digest("m") == base
-
-
 def test_every_field_has_a_description() -> None:
     bare = [f"{section.__name__}.{name}" for section, name in FIELDS if not section.model_fields[name].description]
     assert bare == []

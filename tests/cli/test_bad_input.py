@@ -1,0 +1,549 @@
+"""What goes wrong is told in one line that names the cause and what to do next, with the right exit code, and readers
+notice nothing: the pointer and the answers are the same before and after."""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FAILED, USAGE, QUARANTINED, REFUSED, INTERRUPTED = 1, 2, 3, 4, 130
+NOBODY = 65534
+
+Write = Callable[..., Path]
+
+
+@contextmanager
+def nothing_changes(home: Any) -> Iterator[None]:
+    """Hold the code inside to leave what is published as it is."""
+    before = home.published()
+    yield
+    assert home.published() == before
+
+
+def pdf(path: Path, *, password: str = "") -> Path:
+    import pymupdf
+
+    document = pymupdf.open()
+    document.new_page().insert_text((72, 72), "The tide gauge stands at the north pier.")
+    if password:
+        document.save(path, encryption=pymupdf.PDF_ENCRYPT_AES_256, user_pw=password, owner_pw="owner")
+    else:
+        document.save(path)
+    return path
+
+
+# --- what to index ----------------------------------------------------------------------------------------------------
+
+
+def test_a_missing_folder(home: Any) -> None:
+    with nothing_changes(home):
+        done = home.call("index", str(home.path / "nowhere"))
+        assert done.code == USAGE
+        assert f"there is no folder {home.path / 'nowhere'}" in done.complaint
+
+
+def test_a_file_instead_of_a_folder(home: Any) -> None:
+    with nothing_changes(home):
+        done = home.call("index", str(home.docs / "support" / "glossary.md"))
+        assert done.code == USAGE
+        assert f"is a file, not a folder -> index the folder that holds it: {home.docs / 'support'}" in done.complaint
+
+
+def test_an_empty_folder(home: Any) -> None:
+    (home.path / "bare").mkdir()
+    with nothing_changes(home):
+        done = home.call("index", str(home.path / "bare"))
+        assert done.code == REFUSED
+        assert "lists no document -> put documents there" in done.complaint
+
+
+def test_a_published_folder_that_became_empty_deletes_nothing(home: Any) -> None:
+    shutil.rmtree(home.docs)
+    home.docs.mkdir()
+    with nothing_changes(home):
+        done = home.call("index")
+        assert done.code == REFUSED
+        assert "its 31 published documents stay" in done.complaint
+
+
+def test_a_published_folder_that_is_gone_deletes_nothing(home: Any) -> None:
+    shutil.rmtree(home.docs)
+    with nothing_changes(home):
+        done = home.call("index")
+        assert done.code == REFUSED
+        assert "No such file or directory" in done.complaint and "nothing was changed" in done.complaint
+
+
+def test_too_many_deletions_are_refused_until_allowed_by_number(home: Any) -> None:
+    shutil.rmtree(home.docs / "zh")
+    shutil.rmtree(home.docs / "engineering")
+    with nothing_changes(home):
+        done = home.call("index")
+        assert done.code == REFUSED
+        assert "13 of 31 documents are gone" in done.complaint and "--allow-deletes 13" in done.complaint
+    assert home.run("index", "--allow-deletes", "13", "--json").json["documents"]["deleted"] == 13
+
+
+def test_a_folder_of_unsupported_types(home: Any) -> None:
+    (home.path / "media").mkdir()
+    for name in ("a.mp3", "b.mp3", "c.xyz"):
+        (home.path / "media" / name).write_bytes(b"\0")
+    with nothing_changes(home):
+        done = home.call("index", str(home.path / "media"))
+        assert done.code == REFUSED
+        assert "2 .mp3" in done.complaint and "1 .xyz" in done.complaint
+
+
+def test_the_name_of_a_source_that_has_another_root(home: Any, document: Write) -> None:
+    (home.path / "other").mkdir()
+    (home.path / "other" / "a.md").write_text("# Other\n\nwords\n")
+    with nothing_changes(home):
+        done = home.call("index", str(home.path / "other"), "--source", "docs")
+        assert done.code == REFUSED
+        assert str(home.docs) in done.complaint and "--source NAME" in done.complaint
+
+
+def test_entries_that_cannot_be_documents_are_named_and_left_out(home: Any, document: Write) -> None:
+    document("# Added\n\nwords about dredging\n")
+    os.mkfifo(home.docs / "pipe.md")
+    (home.docs / "dead.md").symlink_to(home.docs / "nowhere.md")
+    (home.docs / "secret.md").symlink_to("/etc/passwd")
+    with closing(socket.socket(socket.AF_UNIX)) as unix:
+        here = Path.cwd()
+        os.chdir(home.docs)  # A socket's path is at most 108 bytes.
+        unix.bind("socket.md")
+        os.chdir(here)
+    report = home.run("index", "--json").json
+    left_out = dict(report["left_out"])
+    assert set(left_out) == {"pipe.md", "dead.md", "secret.md", "socket.md"}
+    assert left_out["dead.md"] == "a link to nothing"
+    assert report["documents"]["added"] == 1 and report["documents"]["unchanged"] == 31
+    shown = home.call("index")
+    assert shown.code == 0 and "left out pipe.md: not a regular file" in shown.out
+
+
+def test_bad_files_are_quarantined_and_the_rest_is_published(home: Any, document: Write) -> None:
+    document("# Added\n\nwords about dredging\n")
+    whole = pdf(home.docs / "whole.pdf").read_bytes()
+    (home.docs / "cut.pdf").write_bytes(whole[: len(whole) // 3])
+    pdf(home.docs / "locked.pdf", password="tide")
+    (home.docs / "binary.txt").write_bytes(bytes(range(256)) * 40)
+    done = home.run("index")
+    assert done.code == QUARANTINED and done.err == ""
+    told = " ".join(done.out.split())
+    for name, cause in (
+        ("docs/locked.pdf", "protected with a password"),
+        ("docs/binary.txt", "->"),
+        ("docs/cut.pdf", "->"),
+    ):
+        assert re.search(rf"quarantined {name}: [^>]*{cause}", told), name
+    status = home.call("status", "--json").json
+    assert sorted(item["failure"]["uri"] for item in status["quarantine"]) == ["binary.txt", "cut.pdf", "locked.pdf"]
+    assert status["counts"]["documents"] == 33
+    again = home.call("index", "--json")
+    assert again.code == QUARANTINED and again.json["published"] is False, "a known failure is told, not tried"
+
+
+def test_a_published_document_that_became_unreadable_keeps_serving(home: Any) -> None:
+    glossary = home.docs / "support" / "glossary.md"
+    before = home.published()[1]
+    glossary.write_bytes(bytes(range(256)) * 40)
+    done = home.run("index", "--json")
+    assert done.code == QUARANTINED and done.json["documents"]["failed"] == 1
+    assert home.published()[1] == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="needs root and setpriv")
+def test_a_file_without_permission(home: Any, document: Write) -> None:
+    secret = document("# Added\n\nwords about dredging\n", "secret.md")
+    secret.chmod(0)
+    with as_nobody(home) as nobody:
+        done = home.run("index", prefix=nobody)
+        assert done.code == QUARANTINED
+        told = f"quarantined docs/secret.md: no permission to read it -> chmod u+r {secret}"
+        assert "".join(told.split()) in "".join(done.out.split())
+    secret.chmod(0o644)
+    assert home.run("index", "--json").json["documents"]["added"] == 1
+
+
+# --- configuration ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("toml", "told"),
+    [
+        ("[chunk]\nchild_token = 90\n", "chunk.child_token: unknown key"),
+        ("[chunk]\nchild_tokens = 'many'\n", "chunk.child_tokens: Input should be a valid integer"),
+        ("[chunk\n", "is not valid TOML"),
+        ("collection = 'A B'\n", "collection: "),
+    ],
+)
+def test_a_wrong_configuration_file(home: Any, toml: str, told: str) -> None:
+    file = home.path / "glossator.toml"
+    file.write_text(toml)
+    for command in (("index",), ("search", "tide"), ("status",)):
+        done = home.call(*command)
+        assert done.code == USAGE
+        assert str(file) in done.complaint and told in done.complaint
+    file.unlink()
+    assert home.call("index").out.startswith("Nothing to do")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--set", "chunk.child_tokens"), "is not KEY=VALUE"),
+        (("--set", "chunk.nope=1"), "--set: chunk.nope: unknown key"),
+        (("--set", "chunk.child_tokens=-5"), "--set: chunk.child_tokens: Input should be greater than"),
+        (("--set", "chunk.child_tokens=4000"), "set chunk.child_tokens to at most"),
+        (("--set", "embed.model=hash:1"), "is not hash:DIM"),
+        (("--set", "embed.model=/nowhere/model"), "'/nowhere/model' is neither a folder nor a model"),
+        (("--config", "nowhere.toml"), "no configuration file nowhere.toml -> check --config"),
+        (("--collection", "A B"), "--collection 'A B' is not a name -> use lower-case letters"),
+        (("--collection", "../other"), "is not a name"),
+        (("--source", "Ä"), "--source 'Ä': use lower-case letters"),
+        (("--runner", "cron"), "'cron' is not one of 'prefect', 'plain'. -> `glossator index --help` shows how"),
+        (("--allow-deletes", "many"), "Invalid value for '--allow-deletes'"),
+        (("--nope",), "No such option: --nope -> `glossator index --help` shows how"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_a_wrong_option_of_index(indexed: Any, arguments: tuple[str, ...], told: str) -> None:
+    (indexed.path / "other").mkdir(exist_ok=True)
+    done = indexed.call("index", str(indexed.path / "other"), *arguments, HF_HUB_OFFLINE="1")
+    assert done.code == USAGE
+    assert told in done.complaint
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("nope",), "No such command 'nope'. -> `glossator --help` shows how"),
+        (("search",), "Missing argument 'question'. -> `glossator search --help` shows how"),
+        (("search", "tide", "-k", "0"), "Invalid value for '-k'"),
+        (("search", "tide", "--mode", "both"), "'both' is not one of"),
+        (("evaluate", "nowhere.jsonl"), "cannot read the golden questions in nowhere.jsonl"),
+        (("search", ""), "the question is empty -> say what to look for: `glossator search"),
+        (("ask", " \n "), "the question is empty"),
+        (("show", "zzzz"), "no chunk 'zzzz' in snapshot"),
+        (("show", ""), "`glossator search` prints ids"),
+        (("show", "%"), "no chunk '%'"),
+        (("status", "--set", "x"), "is not KEY=VALUE"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_a_wrong_command_line(indexed: Any, arguments: tuple[str, ...], told: str) -> None:
+    done = indexed.call(*arguments)
+    assert done.code == USAGE
+    assert told in done.complaint
+
+
+def test_a_beginning_that_several_ids_have(indexed: Any) -> None:
+    hits = indexed.call("search", "tide gauge", "-k", "100", "--mode", "bm25", "--json").json["hits"]
+    first = [hit["passage"]["chunk_id"][0] for hit in hits]
+    shared = next(letter for letter in first if first.count(letter) > 1)
+    done = indexed.call("show", shared)
+    assert done.code == USAGE
+    assert f"several chunks begin with '{shared}' -> give more of the id" in done.complaint
+
+
+@pytest.mark.parametrize("command", [("index",), ("search", "tide"), ("ask", "tide"), ("show", "a"), ("doctor",)])
+def test_a_lake_with_nothing_in_it(empty: Any, command: tuple[str, ...]) -> None:
+    done = empty.call(*command)
+    assert done.code == USAGE
+    assert re.search(r"is empty|has no source yet", done.complaint) and "`glossator index FOLDER`" in done.complaint
+
+
+def test_a_change_of_configuration_is_refused_without_migrate(home: Any) -> None:
+    with nothing_changes(home):
+        done = home.call("index", "--set", "chunk.child_tokens=90")
+        assert done.code == REFUSED
+        assert "31 unchanged documents would be redone -> run again with --migrate" in done.complaint
+
+
+# --- questions --------------------------------------------------------------------------------------------------------
+
+STRANGE = (
+    "a" * 10_000,
+    "tide gauge " * 900,
+    "潮" * 10_000,
+    '"; drop collection default; --',
+    "' or 1 == 1 or '",
+    'chunk_id in [""] && uri like "%"',
+    "[bold]tide[/] [/nope] [red",
+    "{gauge} ${HOME} `id` $(id)",
+    "\\x00\\u0000 \\n \\",
+    "tide\x07\x1b[31mgauge",
+    "🌊🌊🌊 👩‍👩‍👧‍👦 tide",
+    "((((( ***** ????? ^^^",
+    "\u202e\u200b\ufeff gauge",
+    "--help me",
+    "\udcff\udcfe tide",
+)
+
+
+def test_no_question_breaks_search_or_ask(indexed: Any) -> None:
+    program = f"""
+import sys, glossator
+for question in {STRANGE!r}:
+    for command in (["search"], ["search", "--mode", "bm25", "--json"], ["ask"]):
+        sys.argv = ["glossator", *command, "--", question]
+        try:
+            glossator.main()
+        except SystemExit as end:
+            if end.code:
+                print("FAILED", end.code, command, ascii(question[:40]), file=sys.stderr)
+"""
+    done = indexed.python(program)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.count("score") > len(STRANGE), "the model finds something near to most of them"
+
+
+def test_a_document_does_not_steer_the_terminal(home: Any, document: Write) -> None:
+    document("# Dredging \u009b31m\n\nThe harbour is \u009d0;owned\u009c dredged in May.\n", "a\x1b[2Jb.md")
+    assert home.run("index").code == 0
+    for command in (("search", "dredged in May"), ("ask", "When is the harbour dredged?")):
+        shown = home.run(*command)
+        assert shown.code == 0 and "dredged" in shown.out and not set("\x1b\u009b\u009d") & set(shown.out)
+
+
+# --- what is around it ------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def as_nobody(home: Any) -> Iterator[tuple[str, ...]]:
+    """Let another user write into the home; yield what starts a command as that user."""
+    opened = []
+    for folder in home.path.parents:
+        if folder.stat().st_mode & 0o005 != 0o005 and str(folder).startswith(str(Path("/tmp"))):
+            opened.append((folder, folder.stat().st_mode))
+            folder.chmod(folder.stat().st_mode | 0o005)
+    for path in [home.path, *home.path.rglob("*")]:
+        with suppress(FileNotFoundError):
+            os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
+    try:
+        yield ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
+    finally:
+        for folder, mode in opened:
+            folder.chmod(mode)
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="needs root and setpriv")
+def test_a_lake_that_may_not_be_written_still_answers(home: Any, document: Write) -> None:
+    document("# Added\n\nwords about dredging\n")
+    with as_nobody(home) as nobody, nothing_changes(home):
+        for path in [home.path / "data", *(home.path / "data").rglob("*")]:
+            path.chmod(0o555 if path.is_dir() else 0o444)
+            os.chown(path, 0, 0)
+        done = home.run("index", prefix=nobody)
+        assert done.code == FAILED
+        assert re.search(r"no permission for \S+ -> check the owner of the lake folder", done.complaint)
+        found = home.run("search", "tide gauge", "--json", prefix=nobody)
+        assert found.code == 0 and found.json["dense_way"] == "exact" and found.json["notes"]
+
+
+def test_vectors_held_by_another_process(home: Any, document: Write) -> None:
+    document("# Added\n\nwords about dredging\n")
+    program = (
+        "import sys\nfrom pymilvus import MilvusClient\nclient = MilvusClient(uri=sys.argv[1])\n"
+        "print('held', flush=True)\nsys.stdin.read()\nclient.close()\n"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", program, str(home.lake / "milvus.db")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        assert holder.stdout is not None and holder.stdout.readline() == "held\n"
+        with nothing_changes(home):
+            done = home.run("index")
+            assert done.code == FAILED
+            assert "another process holds it" in done.complaint and "wait for the other" in done.complaint
+            result = home.run("search", "tide gauge", "--json").json
+            assert result["dense_way"] == "exact" and "another process holds it" in result["notes"][0]
+            assert any(hit["dense"] for hit in result["hits"])
+    finally:
+        holder.communicate(timeout=30)
+    assert home.run("index", "--json").json["chunks_embedded"] == 0, "what was embedded meanwhile is kept"
+
+
+@contextmanager
+def small_disk(lake: Path, *, spare: int) -> Iterator[Callable[[], None]]:
+    """Move a lake to a file system with ``spare`` KiB of room; yield what makes room."""
+    saved = lake.with_name("saved")
+    lake.rename(saved)
+    lake.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(lake)], capture_output=True, text=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
+    try:
+        shutil.copytree(saved, lake, dirs_exist_ok=True)
+        usage = os.statvfs(lake)
+        used = (usage.f_blocks - usage.f_bfree) * usage.f_frsize // 1024
+
+        def resize(kilobytes: int) -> None:
+            subprocess.run(["mount", "-o", f"remount,size={kilobytes}k", str(lake)], check=True)
+
+        resize(used + spare)
+        yield lambda: resize(65_536)
+    finally:
+        gc.collect()
+        subprocess.run(["umount", "--lazy", str(lake)], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a small file system")
+@pytest.mark.parametrize("spare", [60, 700])
+def test_a_full_disk(home: Any, document: Write, spare: int) -> None:
+    document("\n\n".join(f"# Section {number}\n\nDredging of berth {number}." for number in range(300)))
+    with small_disk(home.path / "data" / "lake", spare=spare) as make_room:
+        with nothing_changes(home):
+            done = home.run("index")
+            assert done.code == FAILED
+            assert re.search(r"disk is full|No space left", done.complaint) and "->" in done.complaint
+        make_room()
+        done = home.run("index", "--json")
+        assert done.code == 0 and done.json["flip"] == 2 and done.json["documents"]["added"] == 1
+        assert home.run("doctor").code == 0
+
+
+def test_a_limit_on_the_size_of_files(home: Any, document: Write) -> None:
+    document("\n\n".join(f"# Section {number}\n\nDredging of berth {number}." for number in range(300)))
+    program = (
+        "import resource, runpy, signal, sys\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, resource.RLIM_INFINITY))\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        f"sys.argv = ['glossator', 'index']\nrunpy.run_path({str(ROOT / 'glossator.py')!r}, run_name='__main__')\n"
+    )
+    with nothing_changes(home):
+        done = home.python(program)
+        assert done.code == FAILED
+        assert "larger than this process may write -> raise the limit" in done.complaint
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
+    assert home.run("index", "--json").json["flip"] == 2
+
+
+# --- damage -----------------------------------------------------------------------------------------------------------
+
+READ_BY_SEARCH = ("bm25/*/data*.npy", "catalog/*/chunks.arrow", "passages/*/documents.arrow", "passages/*/vectors.npy")
+
+
+@pytest.mark.parametrize("pattern", READ_BY_SEARCH)
+def test_a_file_that_was_cut_short_is_told_and_built_anew(home: Any, pattern: str) -> None:
+    answer = home.published()[1]
+    file = next(home.lake.glob(pattern))
+    os.truncate(file, 100)
+    done = home.call("search", "tide gauge firmware", "--mode", "bm25")
+    assert done.code == FAILED
+    assert f"{file} is missing or cut short -> run `glossator index`: it is built anew" in done.complaint
+    assert home.run("doctor").code == FAILED
+    mended = home.run("index", "--json").json
+    assert mended["documents"]["unchanged"] == 31 and mended["chunks_embedded"] == 0
+    assert home.published()[1] == answer
+    assert home.run("doctor").code == 0
+
+
+def test_bytes_that_changed_in_place_are_found_by_the_doctor_and_its_remedy_works(home: Any) -> None:
+    answer = home.published()[1]
+    file = next(home.lake.glob("bm25/*/indices*.npy"))
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2 : len(data) // 2 + 8] = b"\x7f" * 8
+    file.write_bytes(data)
+    done = home.run("doctor", "--json")
+    assert done.code == FAILED
+    finding = done.json[0]
+    assert finding["check"] == "files" and str(file) in finding["message"]
+    assert finding["remedy"] == f"delete {file.parent} and run `glossator index` again: it is built anew"
+    shutil.rmtree(file.parent)
+    assert home.run("index").code == 0
+    assert home.published()[1] == answer
+    assert home.run("doctor").code == 0
+
+
+@pytest.mark.parametrize("stage", ["load", "embed", "tokens"])
+def test_a_damaged_part_is_named_and_computed_anew(home: Any, document: Write, stage: str) -> None:
+    part = next(home.lake.glob(f"parts/{stage}/*.parquet"))
+    os.truncate(part, 1_000)
+    document("# Added\n\nwords about dredging\n")
+    with nothing_changes(home):
+        done = home.run("index")
+        assert done.code == FAILED
+        assert f"{part} is damaged" in done.complaint
+        assert "delete that file and run `glossator index` again" in done.complaint
+    part.unlink()
+    report = home.run("index", "--json").json
+    assert report["documents"]["added"] == 1
+    assert home.run("doctor").code == 0
+
+
+def test_lost_vectors_are_told_and_written_again(home: Any) -> None:
+    shutil.rmtree(home.lake / "milvus.db")
+    result = home.run("search", "tide gauge", "--json").json
+    assert result["dense_way"] == "exact" and "are gone" in result["notes"][0]
+    assert not (home.lake / "milvus.db").exists(), "a search writes nothing"
+    assert home.run("doctor").code == FAILED
+    assert home.run("index", "--json").json["chunks_embedded"] == 0
+    assert home.run("search", "tide gauge", "--json").json["dense_way"] == "index"
+    assert home.run("doctor").code == 0
+
+
+@pytest.mark.parametrize(("pattern", "hint"), [("flips/1.json", "delete that file"), ("snapshots/*.json", "flips")])
+def test_a_damaged_pointer_or_snapshot(home: Any, pattern: str, hint: str) -> None:
+    file = next(home.lake.glob(pattern))
+    os.truncate(file, 40)
+    for command in (("search", "tide"), ("index",), ("status",), ("doctor",)):
+        done = home.call(*command)  # None comes as far as Milvus.
+        assert done.code == FAILED
+        assert f"{file} is damaged" in done.complaint and hint in done.complaint
+    (home.lake / "flips" / "1.json").unlink()
+    again = home.run("index", "--json").json
+    assert again["flip"] == 1 and again["chunks_embedded"] == 0, "all parts are there"
+
+
+# --- interruption -----------------------------------------------------------------------------------------------------
+
+
+def test_an_interrupted_run_says_so_and_goes_on_next_time(home: Any) -> None:
+    before = home.published()
+    for number in range(60):
+        text = "\n\n".join(f"# Berth {number}.{part}\n\n" + f"Dredging {number}. " * 60 for part in range(10))
+        (home.docs / f"berth-{number}.md").write_text(text)
+    running = subprocess.Popen(
+        [sys.executable, str(ROOT / "glossator.py"), "index"],
+        env=home.environment(),
+        cwd=home.path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 60
+    plans = home.lake / "state" / "plans"
+    known = len(list(plans.iterdir()))
+    while len(list(plans.iterdir())) == known and time.monotonic() < deadline:
+        time.sleep(0.02)  # The plan is made: the run is at work.
+    time.sleep(0.3)
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=30)
+    assert running.returncode == INTERRUPTED, err[-1_000:]
+    assert err == "glossator: interrupted; what is done so far is kept -> run the same command again to go on\n"
+    assert out == ""
+    assert home.published() == before
+    assert home.run("index", "--json").json["documents"]["added"] == 60
