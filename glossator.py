@@ -8,21 +8,29 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
 
-from schemas.config import Config, read_config
+from flows.commands import history, maintenance
+from flows.commands.door import (
+    CollectionOption,
+    ConfigOption,
+    Door,
+    JsonOption,
+    ModeOption,
+    SetOption,
+    err,
+    out,
+    print_json,
+)
 from schemas.errors import ExitCode, GlossatorError, UsageError
-from tasks.lake.home import Home, find_home
 
 if TYPE_CHECKING:
     from schemas.plan import Plan
     from schemas.report import IndexReport
-    from tasks.lake.lake import Lake
     from tasks.plan.planner import PlanOptions
 
 app = typer.Typer(
@@ -32,38 +40,6 @@ app = typer.Typer(
     rich_markup_mode="rich",
     help="Index documents for retrieval, and ask them. Vectors, BM25 and passages are published by one pointer.",
 )
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
-
-CollectionOption = Annotated[str | None, typer.Option("--collection", "-c", help="Collection; default: default.")]
-ConfigOption = Annotated[Path | None, typer.Option("--config", help="Configuration file; default: glossator.toml.")]
-SetOption = Annotated[list[str] | None, typer.Option("--set", help="Set one value: section.key=value. Repeatable.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
-ModeOption = Annotated[Literal["hybrid", "dense", "bm25"], typer.Option("--mode", help="Sides to search.")]
-
-
-class Door:
-    """Places and config of one call."""
-
-    def __init__(self, collection: str | None, config: Path | None, assignments: Sequence[str] | None) -> None:
-        self.home: Home = find_home()
-        sets = list(assignments or [])
-        if collection is not None:
-            sets.append(f"collection={collection}")
-        self.config: Config = read_config(file=config or self.home.config, assignments=sets)
-
-    def lake(self) -> Lake:
-        """Open the lake of the collection."""
-        from tasks.lake.lake import Lake
-
-        return Lake(self.home.lake, self.config.collection)
-
-
-def _json(value: Any) -> None:
-    """Print a pydantic model, a dataclass or plain data as JSON."""
-    from pydantic import TypeAdapter
-
-    sys.stdout.write(TypeAdapter(Any).dump_json(value, indent=2, fallback=str).decode() + "\n")
 
 
 @app.command()
@@ -90,12 +66,12 @@ def index(
     specs = [resolve_source(lake, src, source)] if src is not None else list_sources(lake)
     if not specs:
         raise UsageError(f"collection {lake.collection!r} has no source yet", hint="run `glossator index FOLDER`")
-    options = PlanOptions(migrate=migrate, allow_deletes=allow_deletes)
+    options = PlanOptions(migrate=migrate, allow_deletes=allow_deletes, despite_hold=dry_run)
     plan = make_plan(lake, door.config, specs, options)
     if dry_run:
         from flows.console import show_plan
 
-        _json(plan.summary()) if json else show_plan(out, plan)
+        print_json(plan.summary()) if json else show_plan(out, plan)
         return
     if plan.nothing_to_do:
         quarantine(lake, plan)
@@ -104,7 +80,7 @@ def index(
         report = _run(door, plan, options, quiet=json)
     from flows.console import show_report
 
-    _json(report) if json else show_report(out, report)
+    print_json(report) if json else show_report(out, report)
     if report.failed:
         raise typer.Exit(ExitCode.QUARANTINED)
 
@@ -142,7 +118,7 @@ def search(
     door = Door(collection, config, assignments)
     result = open_retriever(door.lake(), door.config).search(question, k, mode)
     if json:
-        _json(result)
+        print_json(result)
     else:
         from query.console import show_hits
 
@@ -167,7 +143,7 @@ def ask(
     result = retriever.search(question, k)
     found = answer(result, retriever.lexical)
     if json:
-        _json({"answer": found, "notes": result.notes})
+        print_json({"answer": found, "notes": result.notes})
     else:
         from query.console import show_answer
 
@@ -188,7 +164,7 @@ def show(
     door = Door(collection, config, assignments)
     passage = open_reader(door.lake()).find(chunk_id)
     if json:
-        _json(passage)
+        print_json(passage)
     else:
         from query.console import show_passage
 
@@ -208,7 +184,7 @@ def status(
 
     door = Door(collection, config, assignments)
     report = read_status(door.lake())
-    _json(report) if json else show_status(out, report)
+    print_json(report) if json else show_status(out, report)
 
 
 @app.command()
@@ -229,7 +205,7 @@ def doctor(
     if snapshot is None:
         raise UsageError(f"collection {lake.collection!r} is empty", hint="run `glossator index FOLDER` first")
     findings = list(examine(workspace(lake, door.config), lake, snapshot))
-    _json(findings) if json else show_findings(out, snapshot, findings)
+    print_json(findings) if json else show_findings(out, snapshot, findings)
     if not all(finding.ok for finding in findings):
         raise typer.Exit(ExitCode.FAILED)
 
@@ -251,7 +227,11 @@ def evaluate(
 
     door = Door(collection, config, assignments)
     scores = score(open_retriever(door.lake(), door.config), read_golden(golden), k=k)
-    _json(scores) if json else show_scores(out, scores)
+    print_json(scores) if json else show_scores(out, scores)
+
+
+history.register(app)
+maintenance.register(app)
 
 
 def main() -> None:

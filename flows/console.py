@@ -30,6 +30,8 @@ def show_plan(console: Console, plan: Plan) -> None:
         console.print("  Nothing to do.")
     else:
         console.print(f"  {plan.bytes / 1e6:,.1f} MB to load, {len(plan.jobs)} of {plan.shards} shards to build")
+    if plan.held:
+        console.print(f"  [yellow]held:[/] {escape(plan.held)} -> glossator resume", soft_wrap=True)
     if plan.migrates:
         console.print(f"  redone because config or code changed: {', '.join(plan.migrates)}")
     _failures(console, plan.failures)
@@ -86,6 +88,8 @@ def show_status(console: Console, status: Status) -> None:
             "  holds", f"{counts.documents:,} documents, {counts.chunks:,} chunks in {status.shards} shard(s)"
         )
         table.add_row("  model", str(status.model))
+        if status.hold:
+            table.add_row("  [yellow]held[/]", "nothing is published until: glossator resume")
     for source in status.sources:
         table.add_row("  source", escape(f"{source.name}: {source.root}"))
     console.print(table)

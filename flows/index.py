@@ -9,11 +9,10 @@
 
 from __future__ import annotations
 
-import getpass
-import os
 import time
 from collections.abc import Mapping, Sequence
 
+from flows.author import author
 from flows.meter import Meter
 from flows.report import describe, quarantine, report
 from flows.runner import Batches, Runner
@@ -93,7 +92,7 @@ def publish(run: Runner, plan: Plan, parts: Parts, reason: str) -> tuple[Snapsho
     run.whole(VECTORS, space, catalog, passages, plan.parent)
     candidate = assemble(space, lake, plan, parts, catalog, bm25)
     verify(space, lake, candidate, frozenset(job.shard for job in plan.jobs))
-    return candidate, flip(lake, plan, candidate, author=_author(), reason=reason)
+    return candidate, flip(lake, plan, candidate, author=author(), reason=reason)
 
 
 def index(run: Runner, plan: Plan, options: PlanOptions, reason: str) -> IndexReport:
@@ -135,10 +134,3 @@ def _again(lake: Lake, plan: Plan, options: PlanOptions) -> Plan:
     names = {source.name for source in plan.sources}
     listed = [spec for spec in plan.workspace.sources if spec.name in names]
     return make_plan(lake, plan.workspace.config, listed, options)
-
-
-def _author() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # A container may run as a user without a name.
-        return f"uid {os.getuid()}"

@@ -45,6 +45,7 @@ class PlanSummary(Record):
     bytes_to_load: int
     migrates: tuple[Stage, ...]
     failed: tuple[Failure, ...]
+    held: str = ""
 
 
 class Plan(Record):
@@ -57,6 +58,7 @@ class Plan(Record):
         reused: for the other shards, the parts of the parent.
         failures: documents known to fail, which this plan leaves out or keeps stale.
         bytes: size of the documents that will be read.
+        held: why this plan may only be looked at: a rollback holds all publishing; "" otherwise.
         new_sources: to be recorded with the run.
     """
 
@@ -72,6 +74,7 @@ class Plan(Record):
     failures: tuple[Failure, ...]
     bytes: int
     migrates: tuple[Stage, ...] = ()
+    held: str = ""
 
     @property
     def nothing_to_do(self) -> bool:
@@ -89,4 +92,5 @@ class Plan(Record):
             bytes_to_load=self.bytes,
             migrates=self.migrates,
             failed=self.failures,
+            held=self.held,
         )

@@ -8,16 +8,22 @@
     bm25/<key>/                    the lexical index
     snapshots/<id>-<layout>.json   what belongs together
     flips/<n>.json                 the pointer: the highest n is what readers use
+    pins/<snapshot>.json           snapshots that retention shall keep, and why
+    withdrawn/<snapshot>.json      snapshots that are being swept: for readers they do not exist any more
     sources/<name>.json            recorded roots
+    identity                       tells this lake from others that share a Milvus server with it
     state/                         disposable: hints, failures, newest parts, Prefect's cache records
 """
 
 from __future__ import annotations
 
+import contextlib
+import datetime as dt
 import hashlib
 import io
 import json
-from collections.abc import Mapping
+import secrets
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +38,9 @@ from tasks.lake.storage import AlreadyExists, LocalStorage, NotFound, Storage
 REF_KEY = b"glossator"
 MANIFEST = "manifest.json"
 
+USE_RECORDED_EVERY = dt.timedelta(hours=1)
+"""What is found counts as used, and its file's time says when; written no more often than this."""
+
 
 class Corrupt(GlossatorError):
     """A file of the lake is not what its checksum says."""
@@ -44,6 +53,13 @@ class Lake:
         self.root = root
         self.collection = collection
         self.storage: Storage = LocalStorage(root / collection)
+
+    def identity(self) -> str:
+        """Return what tells this lake from others that share a store with it; drawn when first asked for."""
+        if not self.storage.exists("identity"):
+            with contextlib.suppress(AlreadyExists):
+                self.storage.create("identity", f"lake {secrets.token_hex(8)}".encode())
+        return self.storage.read("identity").decode()
 
     # --- parts -------------------------------------------------------------------------------------------
 
@@ -65,7 +81,7 @@ class Lake:
     def find_part(self, stage: Stage, key: str) -> PartRef | None:
         """Return the ref of a part that exists, else None."""
         path = part_path(stage, key)
-        if not self.storage.exists(path):
+        if not self._use(path):
             return None
         try:
             footer = pq.read_metadata(self.storage.local(path)).metadata
@@ -114,8 +130,20 @@ class Lake:
         self.storage.write(f"{folder}/{MANIFEST}", json.dumps(manifest, indent=1).encode())
 
     def has_folder(self, folder: str) -> bool:
-        """Tell whether a folder was written completely."""
-        return self.storage.exists(f"{folder}/{MANIFEST}")
+        """Tell whether a folder was written completely. Found counts as used."""
+        return self._use(f"{folder}/{MANIFEST}")
+
+    def delete_folder(self, folder: str) -> None:
+        """Delete a folder, its manifest first: from then on it does not exist."""
+        self.storage.delete_folder(folder, MANIFEST)
+
+    def _use(self, key: str) -> bool:
+        found = self.storage.stat(key)
+        if found is None:
+            return False
+        if dt.datetime.now(dt.UTC) - found.modified > USE_RECORDED_EVERY:
+            self.storage.touch(key)
+        return True
 
     def open_folder(self, folder: str, *, verify: bool = False) -> Path:
         """Return the local path of a complete folder.
@@ -146,10 +174,26 @@ class Lake:
         """Read a snapshot by the name that a flip holds."""
         return Snapshot.model_validate_json(self.storage.read(f"snapshots/{name}.json"))
 
+    def has_snapshot(self, name: str) -> bool:
+        """Tell whether a snapshot is there. While it is, so is all that it names."""
+        return self.storage.exists(f"snapshots/{name}.json")
+
+    def snapshot_names(self) -> list[str]:
+        """Return the names of all snapshots that are there, published or not."""
+        return [Path(key).stem for key in self.storage.keys("snapshots")]
+
     def current_flip(self) -> Flip | None:
         """Return the newest flip: what readers use."""
-        numbers = [int(Path(key).stem) for key in self.storage.keys("flips")]
-        return Flip.model_validate_json(self.storage.read(f"flips/{max(numbers)}.json")) if numbers else None
+        return next(self.newest_flips(), None)
+
+    def newest_flips(self) -> Iterator[Flip]:
+        """Yield the flips from the newest to the first, each read when it is asked for."""
+        for number in sorted((int(Path(key).stem) for key in self.storage.keys("flips")), reverse=True):
+            yield self.read_flip(number)
+
+    def read_flip(self, number: int) -> Flip:
+        """Read a flip by its number."""
+        return Flip.model_validate_json(self.storage.read(f"flips/{number}.json"))
 
     def current_snapshot(self) -> Snapshot | None:
         """Return the snapshot that readers use."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import logging.config
 import os
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,33 +18,50 @@ import numpy as np
 import numpy.typing as npt
 
 from schemas.config import MilvusConfig
-from schemas.errors import GlossatorError, TransientError
+from schemas.errors import GlossatorError, PublishRefused, TransientError
 from schemas.snapshot import VectorStoreRef
 from tasks.lake.lake import Lake
 
 SCHEMA_VERSION = 1
+IDENTITY_LENGTH = 16
 _COLUMN_BYTES = 256
 _IDS_PER_QUERY = 1_000
 
 
 def open_milvus(config: MilvusConfig, lake: Lake, ref: VectorStoreRef) -> MilvusStore:
     """Open the Milvus collection of a snapshot: on a server, or embedded in the lake."""
-    return MilvusStore(config, lake.storage.local("milvus.db"), ref)
+    return MilvusStore(config, lake.storage.local("milvus.db"), ref, lake.identity)
 
 
 def collection_name(collection: str, identity: str) -> str:
     """Return the Milvus collection of a collection: its name carries what would change every row."""
-    return f"g_{collection}_{identity[:16]}"
+    return f"g_{collection}_{identity[:IDENTITY_LENGTH]}"
+
+
+def collection_exists(config: MilvusConfig, lake: Lake, ref: VectorStoreRef) -> bool:
+    """Tell whether the Milvus collection of a snapshot is there.
+
+    Embedded, its folder answers: opening Milvus Lite takes a second, and fails while another process has it open.
+    """
+    folders = lake.storage.local("milvus.db") / "collections"
+    if not config.uri and (folders.is_dir() or not folders.parent.exists()):
+        return (folders / ref.collection).is_dir()
+    store = open_milvus(config, lake, ref)
+    try:
+        return store.exists()
+    finally:
+        store.close()
 
 
 class MilvusStore:
     """One Milvus collection."""
 
-    def __init__(self, config: MilvusConfig, local: Path, ref: VectorStoreRef) -> None:
+    def __init__(self, config: MilvusConfig, local: Path, ref: VectorStoreRef, owner: Callable[[], str]) -> None:
         """Connect.
 
         Args:
             local: folder of Milvus Lite, used when the config names no server.
+            owner: gives the identity of the lake. On a server another lake may use the same collection name.
 
         Raises:
             TransientError: the server is unreachable, or another process holds the folder.
@@ -55,6 +73,7 @@ class MilvusStore:
 
         self.ref = ref
         self._config = config
+        self._owner = owner
         self._local = not config.uri
         uri = config.uri or str(local)
         try:
@@ -73,13 +92,31 @@ class MilvusStore:
         """Tell whether the collection is there."""
         return bool(self._client.has_collection(self.ref.collection))
 
+    def is_ours(self) -> bool:
+        """Tell whether the collection was made by this lake, so that it may delete from it."""
+        return self._local or self._made_by() == self._owner()
+
+    def _made_by(self) -> str:
+        return str(self._client.describe_collection(self.ref.collection).get("description", ""))
+
     def ensure(self) -> None:
-        """Create the collection and its index unless they are there."""
+        """Create the collection and its index unless they are there.
+
+        Raises:
+            PublishRefused: another lake made it, and would sweep our rows.
+        """
         if self.exists():
+            if not self.is_ours() and self._made_by():
+                raise PublishRefused(
+                    f"the Milvus collection {self.ref.collection} on {self._config.uri} belongs to another lake",
+                    hint="choose another name: --collection NAME",
+                )
             return
         from pymilvus import DataType, MilvusClient
 
-        schema = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False)
+        schema = MilvusClient.create_schema(
+            auto_id=False, enable_dynamic_field=False, description="" if self._local else self._owner()
+        )
         schema.add_field("chunk_id", DataType.VARCHAR, is_primary=True, max_length=32)
         schema.add_field("vector", DataType.FLOAT_VECTOR, dim=self.ref.dimension)
         schema.add_field("doc_id", DataType.VARCHAR, max_length=16)
@@ -102,6 +139,11 @@ class MilvusStore:
         """Drop the collection."""
         self._client.drop_collection(self.ref.collection)
 
+    def siblings(self) -> list[str]:
+        """Return the names of all Milvus collections of the same collection of ours, this one included if it exists."""
+        ours = re.compile(re.escape(self.ref.collection[:-IDENTITY_LENGTH]) + f"[0-9a-f]{{{IDENTITY_LENGTH}}}")
+        return sorted(name for name in self._client.list_collections() if ours.fullmatch(name))
+
     def insert(self, rows: Sequence[dict[str, Any]]) -> None:
         """Write rows (columns as in the schema; ``vector`` float32 [dimension]) in calls of bounded bytes.
 
@@ -117,6 +159,17 @@ class MilvusStore:
                     f"Milvus did not take {len(batch)} rows: {error.message}",
                     hint="run the same command again: what is done so far is kept",
                 ) from error
+
+    def delete(self, ids: Sequence[str]) -> None:
+        """Delete rows; an id without a row is no error."""
+        from pymilvus.exceptions import MilvusException
+
+        try:
+            self._client.delete(self.ref.collection, ids=list(ids))
+        except MilvusException as error:
+            raise TransientError(
+                f"Milvus did not delete {len(ids)} rows: {error.message}", hint="run `glossator maintain` again"
+            ) from error
 
     def flush(self) -> None:
         """Make what was inserted durable and searchable."""
@@ -158,15 +211,20 @@ class MilvusStore:
             limit: most hits; the index may return fewer.
             ef: size of HNSW's candidate list, at least ``limit``.
         """
+        from pymilvus.exceptions import MilvusException
+
         self._load()
         parameters = {"ef": max(ef or 0, limit)} if self._config.index == "HNSW" else {}
-        hits = self._client.search(
-            self.ref.collection,
-            data=[vector.tolist()],
-            anns_field="vector",
-            limit=limit,
-            search_params={"metric_type": "COSINE", "params": parameters},
-        )[0]
+        try:
+            hits = self._client.search(
+                self.ref.collection,
+                data=[vector.tolist()],
+                anns_field="vector",
+                limit=limit,
+                search_params={"metric_type": "COSINE", "params": parameters},
+            )[0]
+        except MilvusException as error:
+            raise TransientError(f"Milvus did not search: {error.message}", hint="run it again") from error
         return [(hit["chunk_id"] if "chunk_id" in hit else hit["id"], float(hit["distance"])) for hit in hits]
 
     def _load(self) -> None:

@@ -1,0 +1,50 @@
+"""What all commands share: where things lie, the usual options, and how results are printed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+
+from schemas.config import Config, read_config
+from tasks.lake.home import Home, find_home
+
+if TYPE_CHECKING:
+    from tasks.lake.lake import Lake
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+CollectionOption = Annotated[str | None, typer.Option("--collection", "-c", help="Collection; default: default.")]
+ConfigOption = Annotated[Path | None, typer.Option("--config", help="Configuration file; default: glossator.toml.")]
+SetOption = Annotated[list[str] | None, typer.Option("--set", help="Set one value: section.key=value. Repeatable.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+ModeOption = Annotated[Literal["hybrid", "dense", "bm25"], typer.Option("--mode", help="Sides to search.")]
+
+
+class Door:
+    """Places and config of one call."""
+
+    def __init__(self, collection: str | None, config: Path | None, assignments: Sequence[str] | None) -> None:
+        self.home: Home = find_home()
+        sets = list(assignments or [])
+        if collection is not None:
+            sets.append(f"collection={collection}")
+        self.config: Config = read_config(file=config or self.home.config, assignments=sets)
+
+    def lake(self) -> Lake:
+        """Open the lake of the collection."""
+        from tasks.lake.lake import Lake
+
+        return Lake(self.home.lake, self.config.collection)
+
+
+def print_json(value: Any) -> None:
+    """Print a pydantic model, a dataclass or plain data as JSON."""
+    from pydantic import TypeAdapter
+
+    sys.stdout.write(TypeAdapter(Any).dump_json(value, indent=2, fallback=str).decode() + "\n")
