@@ -24,6 +24,8 @@ from tasks.lake.lake import Lake
 
 SCHEMA_VERSION = 1
 IDENTITY_LENGTH = 16
+OWNER = "glossator.lake"
+"""Property of a collection on a server: which lake made it."""
 _COLUMN_BYTES = 256
 _IDS_PER_QUERY = 1_000
 
@@ -97,7 +99,8 @@ class MilvusStore:
         return self._local or self._made_by() == self._owner()
 
     def _made_by(self) -> str:
-        return str(self._client.describe_collection(self.ref.collection).get("description", ""))
+        properties = self._client.describe_collection(self.ref.collection).get("properties", {})
+        return str(properties.get(OWNER, ""))
 
     def ensure(self) -> None:
         """Create the collection and its index unless they are there.
@@ -114,9 +117,7 @@ class MilvusStore:
             return
         from pymilvus import DataType, MilvusClient
 
-        schema = MilvusClient.create_schema(
-            auto_id=False, enable_dynamic_field=False, description="" if self._local else self._owner()
-        )
+        schema = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False)
         schema.add_field("chunk_id", DataType.VARCHAR, is_primary=True, max_length=32)
         schema.add_field("vector", DataType.FLOAT_VECTOR, dim=self.ref.dimension)
         schema.add_field("doc_id", DataType.VARCHAR, max_length=16)
@@ -132,7 +133,11 @@ class MilvusStore:
         parameters = {"M": 16, "efConstruction": 200} if self._config.index == "HNSW" else {}
         index.add_index(field_name="vector", index_type=self._config.index, metric_type="COSINE", params=parameters)
         self._client.create_collection(
-            self.ref.collection, schema=schema, index_params=index, consistency_level="Strong"
+            self.ref.collection,
+            schema=schema,
+            index_params=index,
+            consistency_level="Strong",
+            properties={} if self._local else {OWNER: self._owner()},
         )
 
     def drop(self) -> None:

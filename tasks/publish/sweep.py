@@ -154,6 +154,7 @@ class _Sweep:
         self.full = full
         self.dry_run = dry_run
         self.count = SweepReport(dry_run=dry_run)
+        self.seen: set[str] = set()
         self.needs: Needs = read_needs(lake, now, policy.grace)
 
     def all(self) -> None:
@@ -285,7 +286,7 @@ class _Sweep:
         if self.storage.exists(f"{folder}/{MANIFEST}"):
             return self._unused(f"{folder}/{MANIFEST}", age)
         # Half written, or half deleted: a writer may be at work.
-        return all(self._unused(key, age) for key in self.storage.keys(folder))
+        return all(self._unused(key, age) for key in (*self.storage.keys(folder), *self.storage.temporaries(folder)))
 
     def _parts(self) -> None:
         for stage in STAGES:
@@ -310,10 +311,11 @@ class _Sweep:
 
     def _delete(self, what: str, key: str) -> None:
         stat = self.storage.stat(key)
-        if stat is None:
+        if stat is None or key in self.seen:
             return
         if self._may_delete():
             self.storage.delete(key)
+        self.seen.add(key)
         self._add(what, 1, stat.bytes)
 
     # --- both ------------------------------------------------------------------------------------------------------
