@@ -36,6 +36,8 @@ def show_plan(console: Console, plan: Plan) -> None:
         hanging(console, f"built anew, since missing or damaged: {', '.join(plan.damaged)}", 4, "  -")
     if plan.rebuilds_stores:
         hanging(console, "catalog, BM25 and vectors are built anew where their config or code changed", 4, "  -")
+    if plan.held:
+        console.print(f"  [yellow]held:[/] {escape(plan.held)} -> glossator resume", soft_wrap=True)
     if plan.migrates:
         hanging(console, f"redone, since config or code changed: {', '.join(plan.migrates)}", 4, "  -")
     _failures(console, plan.failures)
@@ -103,6 +105,8 @@ def show_status(console: Console, status: Status) -> None:
         _row(console, "published", f"{when} by {status.author}: {status.reason}")
         _row(console, "holds", holds)
         _row(console, "model", str(status.model))
+        if status.hold:
+            _row(console, "held", "nothing is published until: glossator resume")
     for source in status.sources:
         console.print(f"  {'source':<11}{source.name}: {escape(printable(source.root))}", soft_wrap=True)
     _failures(console, [item.failure for item in status.quarantine])

@@ -9,11 +9,10 @@
 
 from __future__ import annotations
 
-import getpass
-import os
 import time
 from collections.abc import Collection, Mapping, Sequence
 
+from flows.author import author
 from flows.meter import Meter
 from flows.report import describe, quarantine, report
 from flows.runner import Batches, Runner
@@ -195,11 +194,3 @@ def _again(lake: Lake, plan: Plan, options: PlanOptions, failed: Sequence[Failur
     names = {source.name for source in plan.sources}
     listed = [spec for spec in plan.workspace.sources if spec.name in names]
     return make_plan(lake, plan.workspace.config, listed, options, failed)
-
-
-def author() -> str:
-    """Return who runs this, for flips and leases."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # A container may run as a user without a name.
-        return f"uid {os.getuid()}"

@@ -21,6 +21,7 @@ class Status(Record):
     published: dt.datetime | None = None
     author: str | None = None
     reason: str | None = None
+    hold: bool = False
     model: str | None = None
     shards: int | None = None
     counts: Counts | None = None
@@ -40,6 +41,7 @@ def read_status(lake: Lake) -> Status:
         published=flip.created if flip else None,
         author=flip.author if flip else None,
         reason=flip.reason if flip else None,
+        hold=flip.hold if flip else False,
         model=snapshot.vectors.model if snapshot else None,
         shards=snapshot.shards if snapshot else None,
         counts=snapshot.counts if snapshot else None,

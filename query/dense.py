@@ -38,6 +38,10 @@ class VectorSearch(Protocol):
         """
         ...
 
+    def close(self) -> None:
+        """Let go of the store."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DenseResult:

@@ -8,7 +8,7 @@ from query.retriever import Retriever
 from query.snapshot_reader import SnapshotReader
 from schemas.config import Config
 from schemas.errors import UsageError
-from schemas.snapshot import Snapshot
+from schemas.snapshot import Flip, Snapshot
 from tasks.embed.encoder import open_encoder
 from tasks.embed.model import locate_model
 from tasks.embed.tokenizer import open_tokenizer
@@ -17,8 +17,8 @@ from tasks.plan.stages import stamp_model
 from tasks.publish.milvus import MilvusStore, open_milvus
 
 
-def open_reader(lake: Lake) -> SnapshotReader:
-    """Open the published snapshot.
+def newest_flip(lake: Lake) -> Flip:
+    """Return the pointer.
 
     Raises:
         UsageError: nothing was published yet.
@@ -28,12 +28,29 @@ def open_reader(lake: Lake) -> SnapshotReader:
         raise UsageError(
             f"collection {lake.collection!r} in {lake.root} is empty", hint="run `glossator index FOLDER` first"
         )
-    return SnapshotReader(lake, flip.snapshot)
+    return flip
 
 
-def open_retriever(lake: Lake, config: Config) -> Retriever:
-    """Open a retriever; model and vector store are opened when a search first needs them."""
-    reader = open_reader(lake)
+def open_reader(lake: Lake) -> SnapshotReader:
+    """Open the published snapshot.
+
+    Raises:
+        UsageError: nothing was published yet.
+    """
+    return SnapshotReader(lake, newest_flip(lake).snapshot)
+
+
+def open_retriever(lake: Lake, config: Config, name: str | None = None) -> Retriever:
+    """Open a retriever; model and vector store are opened when a search first needs them.
+
+    Args:
+        name: of a snapshot; None is what is published.
+
+    Raises:
+        UsageError: nothing was published yet, or the model is not the one that the snapshot was made with.
+        Swept: the snapshot is gone.
+    """
+    reader = open_reader(lake) if name is None else SnapshotReader(lake, name)
     snapshot = reader.snapshot
     config = _with_model_of(lake, config, snapshot)
     files = locate_model(config.embed.model)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
-from typing import Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -65,6 +65,7 @@ class SearchResult:
     Attributes:
         dense_way: how the vector side was searched; None where it was not.
         notes: what a reader should know, in sentences ("dense side off: ...").
+        snapshot: name of the one snapshot that all of it is from.
     """
 
     question: str
@@ -73,6 +74,7 @@ class SearchResult:
     dense_way: Way | None
     notes: tuple[str, ...]
     steps: tuple[Step, ...]
+    snapshot: str = ""
 
 
 class _Once(Generic[_Opened]):
@@ -88,6 +90,16 @@ class _Once(Generic[_Opened]):
             if not self._opened:
                 self._opened.append(self._opens())
             return self._opened[0]
+
+    def take(self) -> _Opened | None:
+        """Return what was opened, if it was, and forget it."""
+        with self._lock:
+            return self._opened.pop() if self._opened else None
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether it was opened."""
+        return bool(self._opened)
 
 
 @dataclass(slots=True)
@@ -128,11 +140,24 @@ class Retriever:
         self._encoder = _Once(encoder)
         self._tokenizer = _Once(tokenizer)
         self._lexical = _Once(lambda: LexicalSearch(reader.bm25))
+        self._sides: tuple[_Once[Any], ...] = (self._lexical, self._tokenizer, self._encoder, self._vector_search)
 
     @property
     def lexical(self) -> LexicalSearch:
         """The lexical side, opened when first asked for."""
         return self._lexical()
+
+    def warm_like(self, other: Retriever) -> None:
+        """Open what another retriever has open, so that nobody waits for it later."""
+        for mine, theirs in zip(self._sides, other._sides, strict=True):
+            if theirs.is_open:
+                mine()
+
+    def close(self) -> None:
+        """Let go of the vector store; a later search would open it again."""
+        store = self._vector_search.take()
+        if store is not None:
+            store.close()
 
     def search(
         self, question: str, k: int = 10, mode: Mode = "hybrid", *, allowed: npt.NDArray[np.bool_] | None = None
@@ -144,6 +169,7 @@ class Retriever:
 
         Raises:
             UsageError: no such mode, or ``k`` below 1.
+            Swept: the snapshot was swept meanwhile.
         """
         if mode not in MODES:
             raise UsageError(f"no search mode {mode!r}", hint=f"one of {', '.join(MODES)}")
@@ -166,7 +192,11 @@ class Retriever:
                 Hit(rank, hit.score, hit.dense, hit.bm25, self.reader.passage(hit.row))
                 for rank, hit in enumerate(fused, start=1)
             )
-        return SearchResult(question, mode, hits, trace.way, tuple(trace.notes), tuple(trace.steps))
+        if trace.way is not None:
+            self.reader.require()
+        return SearchResult(
+            question, mode, hits, trace.way, tuple(trace.notes), tuple(trace.steps), self.reader.snapshot.name
+        )
 
     def _dense_makes_sense(self, question: str, mode: Mode, trace: _Trace) -> bool:
         with trace.step("tokenize"):
@@ -185,7 +215,7 @@ class Retriever:
     ) -> Ranking:
         with trace.step("encode"):
             vector = encode_question(self._encoder(), question, self.reader.snapshot.vectors.dimension)
-        with trace.step("dense"):
+        with trace.step("dense"), self.reader.unless_swept():
             found = search_dense(
                 self.reader,
                 self._vector_search,

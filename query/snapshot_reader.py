@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import datetime as dt
 from bisect import bisect_left
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -18,13 +20,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from schemas.errors import UsageError
+from schemas.errors import GlossatorError, UsageError
 from schemas.snapshot import Snapshot
 from schemas.tables import CATALOG_CHUNKS, CATALOG_DOCUMENTS, PASSAGE_CHUNKS, PASSAGE_DOCUMENTS, PASSAGE_PARENTS
 from tasks.lake.lake import Corrupt, Lake, rebuild_hint
 from tasks.publish.bm25 import Bm25Index
 
 _TEXTS_KEPT = 32
+
+
+class Swept(GlossatorError):
+    """The snapshot was swept while this reader held on to it: it cannot be read any more, and its rows may be gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +111,19 @@ class _Shard:
 class SnapshotReader:
     """One snapshot, opened. Safe for several threads.
 
-    Raises (from any method): Corrupt where files are damaged or do not belong together.
+    What is mapped stays readable when the snapshot is swept; what is not opened yet, and the rows of Milvus, do not.
+
+    Raises (from any method): Corrupt where files are damaged or do not belong together, Swept where they are gone.
     """
 
     def __init__(self, lake: Lake, name: str) -> None:
-        self.snapshot: Snapshot = lake.read_snapshot(name)
         self._lake = lake
-        folder = lake.open_folder(f"catalog/{self.snapshot.catalog}")
-        self._documents = _mapped(folder / "documents.arrow", CATALOG_DOCUMENTS)
-        self._chunks = _mapped(folder / "chunks.arrow", CATALOG_CHUNKS)
+        self._name = name
+        with self.unless_swept():
+            self.snapshot: Snapshot = lake.read_snapshot(name)
+            folder = lake.open_folder(f"catalog/{self.snapshot.catalog}")
+            self._documents = _mapped(folder / "documents.arrow", CATALOG_DOCUMENTS)
+            self._chunks = _mapped(folder / "chunks.arrow", CATALOG_CHUNKS)
         counts = self.snapshot.counts
         if (len(self._documents), len(self._chunks)) != (counts.documents, counts.chunks):
             raise Corrupt(f"the catalog {folder} is not that of snapshot {name}", hint=rebuild_hint(folder))
@@ -126,6 +136,27 @@ class SnapshotReader:
         self._lock = Lock()
         self._text = lru_cache(_TEXTS_KEPT)(self._read_text)
 
+    def require(self) -> None:
+        """Make sure that the snapshot was not swept; whoever asked Milvus asks this afterwards.
+
+        Raises:
+            Swept: a sweep withdraws a snapshot before it deletes the first row, so that rows may have been missing.
+        """
+        if not self._lake.has_snapshot(self._name):
+            raise Swept(
+                f"snapshot {self._name} was swept: it is not retained any more",
+                hint="open what is published now: run the command again",
+            )
+
+    @contextmanager
+    def unless_swept(self) -> Iterator[None]:
+        """Within it, what fails because the snapshot was swept says so."""
+        try:
+            yield
+        except GlossatorError:
+            self.require()
+            raise
+
     @property
     def size(self) -> int:
         """Number of chunks."""
@@ -134,8 +165,9 @@ class SnapshotReader:
     @cached_property
     def bm25(self) -> Bm25Index:
         """The lexical index; its document i is the chunk of row i."""
-        folder = self._lake.open_folder(f"bm25/{self.snapshot.bm25}")
-        index = Bm25Index.open(folder)
+        folder = self._lake.storage.local(f"bm25/{self.snapshot.bm25}")
+        with self.unless_swept():
+            index = Bm25Index.open(self._lake.open_folder(f"bm25/{self.snapshot.bm25}"))
         if index.size != self.size:
             raise Corrupt(
                 f"the BM25 index {folder} holds {index.size} chunks, the catalog {self.size}",
@@ -282,8 +314,9 @@ class SnapshotReader:
             with self._lock:
                 if number not in self._keys:
                     raise self._foreign(number)
-                folder = self._lake.open_folder(f"passages/{self._keys[number]}")
-                shard = self._shards.setdefault(number, _Shard(folder))
+                with self.unless_swept():
+                    opened = _Shard(self._lake.open_folder(f"passages/{self._keys[number]}"))
+                shard = self._shards.setdefault(number, opened)
         return shard
 
     def _foreign(self, shard: int) -> Corrupt:

@@ -47,6 +47,7 @@ class PlanSummary(Record):
     rebuilds_stores: bool
     damaged: tuple[str, ...]
     failed: tuple[Failure, ...]
+    held: str = ""
 
 
 class Plan(Record):
@@ -59,6 +60,7 @@ class Plan(Record):
         reused: for the other shards, the parts of the parent.
         failures: documents known to fail, which this plan leaves out or keeps stale.
         bytes: size of the documents that will be read.
+        held: why this plan may only be looked at: a rollback holds all publishing; "" otherwise.
         new_sources: to be recorded with the run.
         rebuilds_stores: catalog, BM25 index or vectors are built anew of the same parts, since their config or code
             changed.
@@ -79,6 +81,7 @@ class Plan(Record):
     migrates: tuple[Stage, ...] = ()
     rebuilds_stores: bool = False
     damaged: tuple[str, ...] = ()
+    held: str = ""
 
     @property
     def nothing_to_do(self) -> bool:
@@ -98,4 +101,5 @@ class Plan(Record):
             rebuilds_stores=self.rebuilds_stores,
             damaged=self.damaged,
             failed=self.failures,
+            held=self.held,
         )

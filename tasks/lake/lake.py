@@ -8,17 +8,23 @@
     bm25/<key>/                    the lexical index
     snapshots/<id>-<layout>.json   what belongs together
     flips/<n>.json                 the pointer: the highest n is what readers use
+    pins/<snapshot>.json           snapshots that retention shall keep, and why
+    withdrawn/<snapshot>.json      snapshots that are being swept: for readers they do not exist any more
     sources/<name>.json            recorded roots
+    identity                       tells this lake from others that share a Milvus server with it
     state/                         disposable: hints, failures, newest parts, Prefect's cache records
 """
 
 from __future__ import annotations
 
+import contextlib
+import datetime as dt
 import hashlib
 import io
 import json
 import re
-from collections.abc import Mapping
+import secrets
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -36,6 +42,8 @@ MANIFEST = "manifest.json"
 
 RecordType = TypeVar("RecordType", bound=Record)
 _FLIP = re.compile(r"flips/([0-9]+)\.json")
+USE_RECORDED_EVERY = dt.timedelta(hours=1)
+"""What is found counts as used, and its file's time says when; written no more often than this."""
 
 
 class Corrupt(GlossatorError):
@@ -49,6 +57,13 @@ class Lake:
         self.root = root
         self.collection = collection
         self.storage: Storage = LocalStorage(root / collection)
+
+    def identity(self) -> str:
+        """Return what tells this lake from others that share a store with it; drawn when first asked for."""
+        if not self.storage.exists("identity"):
+            with contextlib.suppress(AlreadyExists):
+                self.storage.create("identity", f"lake {secrets.token_hex(8)}".encode())
+        return self.storage.read("identity").decode()
 
     # --- parts -------------------------------------------------------------------------------------------
 
@@ -68,7 +83,7 @@ class Lake:
             Corrupt: it exists and is damaged.
         """
         path = part_path(stage, key)
-        if not self.storage.exists(path):
+        if not self._use(path):
             return None
         footer = pq.read_metadata(self._sealed(path)).metadata
         return PartRef.model_validate_json(footer[REF_KEY]).model_copy(update={"reused": True})
@@ -123,11 +138,26 @@ class Lake:
         self.storage.write(f"{folder}/{MANIFEST}", json.dumps(manifest, indent=1).encode())
 
     def has_folder(self, folder: str) -> bool:
-        """Tell whether a folder was written completely, and no file of it has gone or been cut short since."""
+        """Tell whether a folder was written completely, and no file of it has gone or been cut short since.
+
+        Found counts as used.
+        """
         try:
             self.open_folder(folder)
         except (NotFound, Corrupt):
             return False
+        return self._use(f"{folder}/{MANIFEST}")
+
+    def delete_folder(self, folder: str) -> None:
+        """Delete a folder, its manifest first: from then on it does not exist."""
+        self.storage.delete_folder(folder, MANIFEST)
+
+    def _use(self, key: str) -> bool:
+        found = self.storage.stat(key)
+        if found is None:
+            return False
+        if dt.datetime.now(dt.UTC) - found.modified > USE_RECORDED_EVERY:
+            self.storage.touch(key)
         return True
 
     def open_folder(self, folder: str, *, verify: bool = False) -> Path:
@@ -169,10 +199,27 @@ class Lake:
         """Read a snapshot by the name that a flip holds."""
         return self._record(Snapshot, f"snapshots/{name}.json")
 
+    def has_snapshot(self, name: str) -> bool:
+        """Tell whether a snapshot is there. While it is, so is all that it names."""
+        return self.storage.exists(f"snapshots/{name}.json")
+
+    def snapshot_names(self) -> list[str]:
+        """Return the names of all snapshots that are there, published or not."""
+        return [Path(key).stem for key in self.storage.keys("snapshots")]
+
     def current_flip(self) -> Flip | None:
         """Return the newest flip: what readers use."""
-        numbers = [int(name[1]) for key in self.storage.keys("flips") if (name := _FLIP.fullmatch(key))]
-        return self._record(Flip, f"flips/{max(numbers)}.json") if numbers else None
+        return next(self.newest_flips(), None)
+
+    def newest_flips(self) -> Iterator[Flip]:
+        """Yield the flips from the newest to the first, each read when it is asked for."""
+        numbers = (int(name[1]) for key in self.storage.keys("flips") if (name := _FLIP.fullmatch(key)))
+        for number in sorted(numbers, reverse=True):
+            yield self.read_flip(number)
+
+    def read_flip(self, number: int) -> Flip:
+        """Read a flip by its number."""
+        return self._record(Flip, f"flips/{number}.json")
 
     def current_snapshot(self) -> Snapshot | None:
         """Return the snapshot that readers use."""

@@ -8,10 +8,14 @@ store by PUT and ``PUT If-None-Match: *``. Keys are relative POSIX paths.
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import errno
 import os
 import secrets
+import shutil
+import stat
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
@@ -26,6 +30,14 @@ class AlreadyExists(GlossatorError):
 
 class NotFound(GlossatorError):
     """``read`` found nothing under the key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """Size of a blob, and when it was last written or touched."""
+
+    bytes: int
+    modified: dt.datetime
 
 
 class Storage(Protocol):
@@ -47,6 +59,22 @@ class Storage(Protocol):
 
     def local(self, key: str) -> Path:
         """Return a local file or folder that holds the blob(s), for memory maps."""
+        ...
+
+    def stat(self, key: str) -> Stat | None:
+        """Return size and time of a blob, None where there is none."""
+        ...
+
+    def touch(self, key: str) -> None:
+        """Set the time of a blob to now; nothing happens where there is none."""
+        ...
+
+    def delete_folder(self, key: str, first: str) -> None:
+        """Delete a folder: the blob ``first`` in it durably, then all others."""
+        ...
+
+    def temporaries(self, prefix: str) -> Iterator[str]:
+        """Yield the keys of what interrupted writes left anywhere below the folder ``prefix``."""
         ...
 
 
@@ -120,6 +148,43 @@ class LocalStorage:
 
     def local(self, key: str) -> Path:
         return self._path(key)
+
+    def stat(self, key: str) -> Stat | None:
+        try:
+            found = self._path(key).stat()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise _explained(error, self._path(key)) from error
+        if not stat.S_ISREG(found.st_mode):
+            return None
+        return Stat(found.st_size, dt.datetime.fromtimestamp(found.st_mtime, dt.UTC))
+
+    def touch(self, key: str) -> None:
+        try:
+            os.utime(self._path(key))
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise _explained(error, self._path(key)) from error
+
+    def delete_folder(self, key: str, first: str) -> None:
+        folder = self._path(key)
+        try:
+            if (folder / first).exists():
+                (folder / first).unlink(missing_ok=True)
+                _sync_folder(folder)
+            shutil.rmtree(folder)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise _explained(error, folder) from error
+
+    def temporaries(self, prefix: str) -> Iterator[str]:
+        for folder, _, names in os.walk(self._path(prefix)):
+            for name in sorted(names):
+                if name.startswith(TEMPORARY):
+                    yield (Path(folder) / name).relative_to(self.root).as_posix()
 
     def _temporary(self, path: Path, data: bytes) -> Path:
         temporary = path.with_name(f"{TEMPORARY}{secrets.token_hex(6)}")

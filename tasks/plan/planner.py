@@ -25,6 +25,7 @@ from tasks.plan.quarantine import Quarantined, read_quarantine, still_failing
 from tasks.plan.registry import list_sources
 from tasks.plan.source import Listing, Source, open_source
 from tasks.plan.stages import stage_digests, stamp_model, stores_digest
+from tasks.publish.pointer import describe_hold
 
 GUARD_DOCUMENTS = 10
 GUARD_SHARE = 0.1
@@ -38,10 +39,12 @@ class PlanOptions:
     Attributes:
         migrate: redo unchanged documents because config, code or model changed.
         allow_deletes: delete up to this many documents, though they are more than the guard lets pass.
+        despite_hold: plan while publishing is held, to see what would change; such a plan cannot be published.
     """
 
     migrate: bool = False
     allow_deletes: int = 0
+    despite_hold: bool = False
 
 
 @dataclass(slots=True)
@@ -81,13 +84,15 @@ def make_plan(
         failed: what failed already in this run and is not tried again in it.
 
     Raises:
-        PlanRefused: a listing failed or is empty, too much would be deleted, or unchanged documents would be
-            redone without ``migrate``. Nothing was changed.
+        PlanRefused: publishing is held, a listing failed or is empty, too much would be deleted, or unchanged
+            documents would be redone without ``migrate``. Nothing was changed.
     """
     options = options or PlanOptions()
+    flip = lake.current_flip()
+    if flip is not None and flip.hold and not options.despite_hold:
+        raise PlanRefused(describe_hold(lake, flip), hint="glossator resume")
     space = workspace(lake, config, listed)
     stages = space.stages
-    flip = lake.current_flip()
     snapshot = lake.read_snapshot(flip.snapshot) if flip else None
     recorded = {spec.name: spec for spec in list_sources(lake)}
     new = tuple(spec for spec in listed if spec.name not in recorded)
@@ -121,6 +126,7 @@ def make_plan(
         migrates=migrates,
         rebuilds_stores=snapshot is not None and snapshot.config_digests.get("stores") != stores_digest(config),
         damaged=damage.keys,
+        held=describe_hold(lake, flip) if flip is not None and flip.hold else "",
     )
 
 

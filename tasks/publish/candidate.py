@@ -25,6 +25,7 @@ from tasks.publish.catalog import identify, read_arrow, read_catalog
 from tasks.publish.lexical import bm25_folder
 from tasks.publish.milvus import SCHEMA_VERSION, collection_name, open_milvus
 from tasks.publish.passages import passages_folder
+from tasks.publish.pointer import describe_hold, point
 
 EPOCH = dt.date(1970, 1, 1)
 NO_DATE = -1_000_000
@@ -163,21 +164,19 @@ def verify(space: Workspace, lake: Lake, snapshot: Snapshot, built: frozenset[in
         store.close()
 
 
-def flip(lake: Lake, plan: Plan, snapshot: Snapshot, *, author: str, reason: str) -> Flip:
+def flip(
+    lake: Lake, plan: Plan, snapshot: Snapshot, *, author: str, reason: str, now: dt.datetime | None = None
+) -> Flip:
     """Publish a verified candidate.
 
     Raises:
         TransientError: somebody else published since the plan was made.
+        PublishRefused: publishing is held.
     """
+    newest = lake.current_flip()
+    if newest is not None and newest.hold:
+        raise PublishRefused(describe_hold(lake, newest), hint="glossator resume")
     for spec in plan.new_sources:
         record_source(lake, spec)
     lake.write_snapshot(snapshot)
-    record = Flip(
-        number=plan.flip + 1,
-        snapshot=snapshot.name,
-        author=author,
-        reason=reason,
-        created=dt.datetime.now(dt.UTC),
-    )
-    lake.create_flip(record)
-    return record
+    return point(lake, plan.flip + 1, snapshot.name, author=author, reason=reason, now=now)

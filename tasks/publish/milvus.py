@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import logging.config
 import os
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,15 @@ import numpy as np
 import numpy.typing as npt
 
 from schemas.config import MilvusConfig
-from schemas.errors import GlossatorError, TransientError
+from schemas.errors import GlossatorError, PublishRefused, TransientError
 from schemas.snapshot import VectorStoreRef
 from tasks.lake.lake import Lake
 from tasks.publish import milvus_server
 
 SCHEMA_VERSION = 1
+IDENTITY_LENGTH = 16
+OWNER = "glossator.lake"
+"""Property of a collection on a server: which lake made it."""
 _COLUMN_BYTES = 256
 _IDS_PER_QUERY = 1_000
 
@@ -45,7 +49,7 @@ def open_milvus(config: MilvusConfig, lake: Lake, ref: VectorStoreRef, *, create
         raise VectorsGone(
             f"the vectors in {local_milvus(lake)} are gone", hint="run `glossator index`: they are written again"
         )
-    return MilvusStore(config, local_milvus(lake), ref)
+    return MilvusStore(config, local_milvus(lake), ref, lake.identity)
 
 
 def local_milvus(lake: Lake) -> Path:
@@ -55,17 +59,33 @@ def local_milvus(lake: Lake) -> Path:
 
 def collection_name(collection: str, identity: str) -> str:
     """Return the Milvus collection of a collection: its name carries what would change every row."""
-    return f"g_{collection}_{identity[:16]}"
+    return f"g_{collection}_{identity[:IDENTITY_LENGTH]}"
+
+
+def collection_exists(config: MilvusConfig, lake: Lake, ref: VectorStoreRef) -> bool:
+    """Tell whether the Milvus collection of a snapshot is there.
+
+    Embedded, its folder answers: opening Milvus Lite takes a second, and fails while another process has it open.
+    """
+    folders = lake.storage.local("milvus.db") / "collections"
+    if not config.uri and (folders.is_dir() or not folders.parent.exists()):
+        return (folders / ref.collection).is_dir()
+    store = open_milvus(config, lake, ref)
+    try:
+        return store.exists()
+    finally:
+        store.close()
 
 
 class MilvusStore:
     """One Milvus collection."""
 
-    def __init__(self, config: MilvusConfig, local: Path, ref: VectorStoreRef) -> None:
+    def __init__(self, config: MilvusConfig, local: Path, ref: VectorStoreRef, owner: Callable[[], str]) -> None:
         """Connect.
 
         Args:
             local: folder of Milvus Lite, used when the config names no server.
+            owner: gives the identity of the lake. On a server another lake may use the same collection name.
 
         Raises:
             TransientError: the server is unreachable, or another process holds the folder.
@@ -78,6 +98,7 @@ class MilvusStore:
         self.ref = ref
         self._config = config
         self._folder = local
+        self._owner = owner
         self._local = not config.uri
         self._served = self._local and config.shared
         uri = config.uri or (milvus_server.connect(local) if config.shared else str(local))
@@ -100,9 +121,26 @@ class MilvusStore:
         with _told("find a collection"):
             return bool(self._client.has_collection(self.ref.collection))
 
+    def is_ours(self) -> bool:
+        """Tell whether the collection was made by this lake, so that it may delete from it."""
+        return self._local or self._made_by() == self._owner()
+
+    def _made_by(self) -> str:
+        properties = self._client.describe_collection(self.ref.collection).get("properties", {})
+        return str(properties.get(OWNER, ""))
+
     def ensure(self) -> None:
-        """Create the collection and its index unless they are there."""
+        """Create the collection and its index unless they are there.
+
+        Raises:
+            PublishRefused: another lake made it, and would sweep our rows.
+        """
         if self.exists():
+            if not self.is_ours() and self._made_by():
+                raise PublishRefused(
+                    f"the Milvus collection {self.ref.collection} on {self._config.uri} belongs to another lake",
+                    hint="choose another name: --collection NAME",
+                )
             return
         from pymilvus import DataType, MilvusClient
 
@@ -123,13 +161,22 @@ class MilvusStore:
         index.add_index(field_name="vector", index_type=self._config.index, metric_type="COSINE", params=parameters)
         with _told("create a collection"):
             self._client.create_collection(
-                self.ref.collection, schema=schema, index_params=index, consistency_level="Strong"
+                self.ref.collection,
+                schema=schema,
+                index_params=index,
+                consistency_level="Strong",
+                properties={} if self._local else {OWNER: self._owner()},
             )
 
     def drop(self) -> None:
         """Drop the collection."""
         with _told("drop a collection"):
             self._client.drop_collection(self.ref.collection)
+
+    def siblings(self) -> list[str]:
+        """Return the names of all Milvus collections of the same collection of ours, this one included if it exists."""
+        ours = re.compile(re.escape(self.ref.collection[:-IDENTITY_LENGTH]) + f"[0-9a-f]{{{IDENTITY_LENGTH}}}")
+        return sorted(name for name in self._client.list_collections() if ours.fullmatch(name))
 
     def insert(self, rows: Sequence[dict[str, Any]]) -> None:
         """Write rows (columns as in the schema; ``vector`` float32 [dimension]) in calls of bounded bytes.
@@ -140,6 +187,11 @@ class MilvusStore:
         for batch in _batches(rows, self._config.batch_bytes):
             with _told(f"take {len(batch)} rows"):
                 self._client.upsert(self.ref.collection, batch)
+
+    def delete(self, ids: Sequence[str]) -> None:
+        """Delete rows; an id without a row is no error."""
+        with _told(f"delete {len(ids)} rows"):
+            self._client.delete(self.ref.collection, ids=list(ids))
 
     def flush(self) -> None:
         """Make what was inserted durable and searchable."""

@@ -151,7 +151,8 @@ def _bm25(lake: Lake, snapshot: Snapshot) -> list[str]:
 
 def table(steps: list[Step]) -> str:
     """Return the steps as a Markdown table."""
-    head = "| revision | documents | changed | chunks | embedded | tokens: changed | embedded | ratio | s | clean s | same |"
+    names = "revision, documents, changed, chunks, embedded, changed tokens, embedded tokens, ratio, s, clean s, same"
+    head = f"| {names.replace(', ', ' | ')} |"
     rows = [
         f"| {step.number} | {step.documents} | {step.changed} | {step.chunks} | {step.embedded} "
         f"| {step.changed_tokens} | {step.embedded_tokens} | {step.ratio:.2f} | {step.seconds:.1f} "
