@@ -34,7 +34,8 @@ class _Rate(ProgressColumn):
         elapsed = task.finished_time if task.finished else task.elapsed
         if not (task.fields["unit"] and elapsed and task.completed):
             return Text()
-        return Text(f"{task.completed / elapsed:,.0f}/s", style="dim", justify="right")
+        rate = task.completed / elapsed
+        return Text(f"{rate:,.0f}/s" if rate < 1e5 else f"{rate / 1e3:,.0f}k/s", style="dim", justify="right")
 
 
 class _Time(ProgressColumn):
@@ -71,8 +72,8 @@ class Bars:
         self._progress = Progress(
             SpinnerColumn(finished_text="[green]✓"),
             TextColumn("{task.description}", table_column=Column(width=13)),
-            BarColumn(bar_width=14),
-            _Amount(table_column=Column(width=15, justify="right")),
+            BarColumn(bar_width=10),
+            _Amount(table_column=Column(width=20, justify="right")),
             TextColumn("{task.fields[unit]}", style="dim", table_column=Column(width=9)),
             _Rate(table_column=Column(width=8, justify="right")),
             _Time(table_column=Column(width=11)),
