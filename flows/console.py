@@ -59,6 +59,8 @@ def show_report(console: Console, report: IndexReport) -> None:
     )
     _skipped(console, report.skipped)
     _left_out(console, report.left_out)
+    for warning in report.warnings:
+        console.print(f"  [yellow]![/] {escape(warning)}", soft_wrap=True)
     _failures(console, report.failed)
 
 

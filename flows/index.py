@@ -33,6 +33,7 @@ from tasks.progress import listen, unlisten
 from tasks.publish.candidate import assemble, flip, verify
 from tasks.publish.passages import PASSAGES
 from tasks.publish.stores import BM25, CATALOG, VECTORS
+from tasks.publish.sweep import sweep
 from tasks.step import lake_of
 from tasks.tokens.step import TOKENIZE
 
@@ -100,8 +101,11 @@ def settle(run: Runner, plan: Plan, options: PlanOptions) -> tuple[Plan, Parts]:
     return plan, parts
 
 
-def publish(run: Runner, plan: Plan, parts: Parts, reason: str) -> tuple[Snapshot, Flip]:
-    """Build the stores of the candidate, verify it, and make it current, all under the lease.
+def publish(run: Runner, plan: Plan, parts: Parts, reason: str) -> tuple[Snapshot, Flip, tuple[str, ...]]:
+    """Build the stores of the candidate, verify it, make it current, and sweep, all under the lease.
+
+    Returns:
+        The snapshot, its flip, and warnings: what is published stays so, whatever the sweep says.
 
     Raises:
         Overtaken: somebody else published since the plan was made; nothing was overwritten.
@@ -124,7 +128,12 @@ def publish(run: Runner, plan: Plan, parts: Parts, reason: str) -> tuple[Snapsho
         verify(space, lake, candidate, frozenset(job.shard for job in plan.jobs))
         if not held.still_ours():
             raise Overtaken(f"somebody else has published to {lake.collection!r} since flip {plan.flip}")
-        return candidate, flip(lake, plan, candidate, author=author(), reason=reason)
+        pointer = flip(lake, plan, candidate, author=author(), reason=reason)
+        try:
+            sweep(lake, space.config.milvus, held.still_ours)
+        except GlossatorError as error:
+            return candidate, pointer, (f"published, but not swept: {error}",)
+        return candidate, pointer, ()
 
 
 def index(run: Runner, plan: Plan, options: PlanOptions, reason: str) -> IndexReport:
@@ -138,7 +147,7 @@ def index(run: Runner, plan: Plan, options: PlanOptions, reason: str) -> IndexRe
             if plan.nothing_to_do:
                 return describe(lake, plan)
             try:
-                snapshot, pointer = publish(run, plan, parts, reason)
+                snapshot, pointer, warnings = publish(run, plan, parts, reason)
                 break
             except Overtaken:
                 if attempt == MOST_ATTEMPTS:
@@ -152,6 +161,7 @@ def index(run: Runner, plan: Plan, options: PlanOptions, reason: str) -> IndexRe
             "chunks_reused": max(0, snapshot.counts.chunks - meter.embedded),
             "seconds": {**meter.seconds, "total": round(time.perf_counter() - begun, 3)},
             "published": True,
+            "warnings": warnings,
         }
     )
 

@@ -21,6 +21,7 @@ class IndexReport(Record):
         seconds: per stage, plus ``total``; stages overlap, so they may add up to more.
         skipped: by ending, files that no loader takes.
         left_out: (name, reason) of entries that cannot be documents at all: dead links, pipes.
+        warnings: what went wrong after the index was published, in sentences.
         failed: documents that are not in the snapshot in their present version, and why.
     """
 
@@ -37,4 +38,5 @@ class IndexReport(Record):
     skipped: dict[str, int] = Field(default_factory=dict)
     left_out: tuple[tuple[str, str], ...] = ()
     failed: tuple[Failure, ...] = ()
+    warnings: tuple[str, ...] = ()
     published: bool = False

@@ -25,17 +25,21 @@ def maintain(
     json: JsonOption = False,
 ) -> None:
     """Delete what no retained snapshot needs, after comparing all rows of Milvus with those that are needed."""
+    from flows.author import author
     from flows.commands.history_console import show_sweep
+    from tasks.lake.lease import publishing
+    from tasks.publish.pointer import fence
     from tasks.publish.sweep import sweep
 
     door = Door(collection, config, assignments)
-    report = sweep(door.lake(), door.config.milvus, _still_ours, full=True, dry_run=dry_run)
+    lake = door.lake()
+    if dry_run:
+        report = sweep(lake, door.config.milvus, lambda: True, full=True, dry_run=True)
+    else:
+        with publishing(lake, f"{author()} (maintain)", door.config.run.lease_wait_seconds) as held:
+            fence(lake, author(), "maintain")
+            report = sweep(lake, door.config.milvus, held.still_ours, full=True)
     print_json(report) if json else show_sweep(out, report)
-
-
-def _still_ours() -> bool:
-    # Embedded, Milvus Lite lets one process in, which is as good as a lease while rows are deleted.
-    return True
 
 
 def register(app: typer.Typer) -> None:

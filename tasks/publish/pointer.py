@@ -71,6 +71,17 @@ def point(
     return flip
 
 
+def fence(lake: Lake, author: str, reason: str) -> None:
+    """Flip to what is current already, so that a publisher who was paused finds the next number taken.
+
+    Before rows that belong to nobody are deleted: they may be those of a candidate whose lease has expired, and it
+    must insert them again rather than publish without them.
+    """
+    flip = lake.current_flip()
+    if flip is not None:
+        point(lake, flip.number + 1, flip.snapshot, author=author, reason=reason, hold=flip.hold)
+
+
 def available(lake: Lake) -> list[str]:
     """Return the names of the snapshots that are retained now, the current one first."""
     flip = lake.current_flip()
