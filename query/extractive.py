@@ -18,7 +18,6 @@ chunks of FastAPI's documents, which answer 15 of 15 of their own.
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -26,6 +25,7 @@ from query.lexical import LexicalSearch
 from query.retriever import Hit, SearchResult
 from query.sentences import units
 from query.snapshot_reader import Passage
+from schemas.rows import page_range
 
 MIN_SHARE = 0.33
 MIN_SHARE_PAIRS = 0.1
@@ -207,7 +207,7 @@ def _cite(passage: Passage, start: int, end: int, number: int) -> Citation:
         source=document.source,
         uri=document.uri,
         title=document.title,
-        page=bisect_right(document.pages, begin) if document.pages else None,
+        page=page_range(document.pages, begin, passage.start + end)[0],
         breadcrumb=passage.breadcrumb,
         chunk_id=passage.chunk_id,
         doc_id=document.doc_id,

@@ -39,6 +39,8 @@ _CONTAINERS = frozenset({"body", "main", "article", "section", "div", "form", "c
 _MIN_SHARE = 0.25
 _REGION_SHARE = 0.95
 _LINK_DENSITY = 0.6
+_NEAR = 20_000
+"""Characters behind the last find in which the next one is looked for first."""
 _NOT_WORD = re.compile(r"[\W_]+")
 
 
@@ -64,16 +66,38 @@ def find_content(root: HtmlElement, title: str | None) -> Content:
     body = root.find("body")
     if body is None:
         body = root
-    plain = _furniture(body, body, "")
-    words = _extracted_words(root)
-    if len(words) < _MIN_SHARE * len(_words(body, plain)) or not words:
+    plain = _furniture(body, body, None)
+    extracted = _extracted_words(root)
+    if len(extracted) < _MIN_SHARE * len(_words(body, plain)) or not extracted:
         return Content(body, None, plain, whole_body=True)
+    words = _Extracted(extracted)
     region = _region(body, words)
     heading = None
     if title and region.find(".//h1") is None:
         named = (h1 for h1 in body.iter("h1") if _words(h1) and _words(h1) in _squash(title))
         heading = next(named, None)
     return Content(region, heading, _furniture(body, region, words), whole_body=False)
+
+
+class _Extracted:
+    """The words that trafilatura takes for content, letters and digits only.
+
+    Elements are asked for in the order of the page, so that each is looked for where the last one was found before
+    anywhere else: a search from the beginning each time would take quadratic time on long pages.
+    """
+
+    def __init__(self, words: str) -> None:
+        self._words = words
+        self._at = 0
+
+    def hold(self, text: str) -> bool:
+        """Tell whether ``text`` is among the words."""
+        at = self._words.find(text, self._at, self._at + len(text) + _NEAR)
+        if at < 0:
+            at = self._words.find(text)
+        if at >= 0:
+            self._at = at
+        return at >= 0
 
 
 def _extracted_words(root: HtmlElement) -> str:
@@ -124,14 +148,14 @@ def is_invisible(element: HtmlElement) -> bool:
     return style is not None and re.search(r"display\s*:\s*none|visibility\s*:\s*hidden", style) is not None
 
 
-def _region(body: HtmlElement, words: str) -> HtmlElement:
+def _region(body: HtmlElement, words: _Extracted) -> HtmlElement:
     """Return the deepest container that holds nearly all of the extracted words."""
     found: dict[HtmlElement, int] = {}
     for block in body.iter(*_BLOCKS):
         own = _squash("".join([block.text or "", *(child.tail or "" for child in block)]))
         inline = _squash("".join("".join(child.itertext()) for child in block if child.tag not in _BLOCKS))
         text = own + inline
-        if text and (text in words or (own and own in words)):
+        if text and (words.hold(text) or (own and words.hold(own))):
             element: HtmlElement | None = block
             while element is not None:
                 found[element] = found.get(element, 0) + len(text)
@@ -144,7 +168,7 @@ def _region(body: HtmlElement, words: str) -> HtmlElement:
         region = inner[0]
 
 
-def _furniture(body: HtmlElement, region: HtmlElement, words: str) -> frozenset[HtmlElement]:
+def _furniture(body: HtmlElement, region: HtmlElement, words: _Extracted | None) -> frozenset[HtmlElement]:
     """Return the elements inside ``region`` that are furniture: by tag, role or name, or links that nobody extracted.
 
     A name alone condemns nothing that holds most of the page: sites call their main column "has-sidebar".
@@ -168,15 +192,15 @@ def _furniture(body: HtmlElement, region: HtmlElement, words: str) -> frozenset[
             continue
         text = _words(element)
         if (suspicious and len(text) < 0.5 * total) or (
-            words and text not in words and _is_links(element, text, words)
+            words and not words.hold(text) and _is_links(element, text, words)
         ):
             furniture.add(element)
     return frozenset(furniture)
 
 
-def _is_links(element: HtmlElement, text: str, words: str) -> bool:
+def _is_links(element: HtmlElement, text: str, words: _Extracted) -> bool:
     """Tell whether an element is mostly links, none of them among the extracted words."""
     links = [_words(link) for link in element.iter("a")]
     return sum(map(len, links)) >= _LINK_DENSITY * max(1, len(text)) and not any(
-        len(link) > 3 and link in words for link in links
+        len(link) > 3 and words.hold(link) for link in links
     )

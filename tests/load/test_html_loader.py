@@ -5,9 +5,12 @@ from __future__ import annotations
 import datetime as dt
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from schemas.config import LoadConfig
 from schemas.documents import LoadedDocument
+from tasks.load.html_furniture import _Extracted
 from tasks.load.loader import load_document
 
 PAGE = """<!DOCTYPE html><html lang="en-GB"><head><title>Resetting a gauge – Harbour Docs</title>
@@ -145,3 +148,9 @@ def test_character_references_bring_neither_nul_nor_surrogates() -> None:
     text = load("<p>a&#0;b&#xD800;c&#13;d and some more words</p>").text
     assert "\x00" not in text and "\r" not in text
     text.encode("utf-8")
+
+
+@given(words=st.text("abc", max_size=60), texts=st.lists(st.text("abc", min_size=1, max_size=4), max_size=12))
+def test_words_are_found_wherever_the_last_ones_were(words: str, texts: list[str]) -> None:
+    extracted = _Extracted(words)
+    assert [extracted.hold(text) for text in texts] == [text in words for text in texts]

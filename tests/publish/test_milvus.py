@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,10 +47,11 @@ def row(number: int, dimension: int = DIMENSION, **changes: Any) -> dict[str, An
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> MilvusStore:
+def store(tmp_path: Path) -> Iterator[MilvusStore]:
     store = open_milvus(MilvusConfig(shared=False), Lake(tmp_path, "default"), reference(), create=True)
     store.ensure()
-    return store
+    yield store
+    store.close()
 
 
 def test_what_was_inserted_is_there_by_id_and_by_count(store: MilvusStore) -> None:
