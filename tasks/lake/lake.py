@@ -219,7 +219,10 @@ class Lake:
 
     def read_flip(self, number: int) -> Flip:
         """Read a flip by its number."""
-        return self._record(Flip, f"flips/{number}.json")
+        key = f"flips/{number}.json"
+        if not self.storage.exists(key):
+            raise NotFound(f"there is no flip {number} of collection {self.collection!r}", hint="glossator snapshots")
+        return self._record(Flip, key)
 
     def current_snapshot(self) -> Snapshot | None:
         """Return the snapshot that readers use."""

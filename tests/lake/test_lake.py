@@ -209,7 +209,7 @@ def test_the_highest_flip_is_current_by_number_not_by_name(lake: Lake) -> None:
 
 def test_a_second_flip_of_the_same_number_is_refused_and_changes_nothing(lake: Lake) -> None:
     lake.create_flip(flip(1))
-    with pytest.raises(TransientError, match=r"somebody else published flip 1.*run the same command again"):
+    with pytest.raises(TransientError, match=r"somebody else has published flip 1.*run the same command again"):
         lake.create_flip(flip(1).model_copy(update={"snapshot": "other"}))
     assert lake.current_flip() == flip(1)
 
