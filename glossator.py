@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 from json import dumps
 from pathlib import Path
 from types import FrameType
@@ -293,6 +294,9 @@ def evaluate(
 
 def main() -> None:
     """Run the command line; translate errors into one line and an exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # A terminal that cannot show a character shows its number.
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = app(prog_name="glossator", standalone_mode=False)
         if code == INTERRUPTED:  # Typer makes it of KeyboardInterrupt.
