@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+from io import TextIOWrapper
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -252,6 +254,9 @@ maintenance.register(app)
 
 def main() -> None:
     """Run the command line; translate errors into one line and an exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # A terminal that cannot show a character shows its number.
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = app(prog_name="glossator", standalone_mode=False)
         if code == INTERRUPTED:  # Typer makes it of KeyboardInterrupt.

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from schemas.documents import Span
 from schemas.errors import GlossatorError
-from schemas.identity import chunk_id, digest_rows, embedded_digest, part_key
+from schemas.identity import chunk_id, digest_rows, embedded_digest, embedded_text, part_key
 from schemas.rows import metadata_of, span_of
 from schemas.snapshot import PartRef
 from schemas.tables import CONTEXTS
@@ -28,7 +28,6 @@ from tasks.progress import expect, tick
 from tasks.step import lake_of, parts_step
 
 Row = dict[str, Any]
-_SEPARATOR = "\n\n"
 
 
 def _key(space: Workspace, job: ShardJob, loaded: PartRef, chunked: PartRef) -> str:
@@ -112,11 +111,6 @@ class _Place:
         return structural_context(
             self.document["title"], self.span, self.chunk, self.definitions, tokenizer, limit, columns=self.columns
         )
-
-
-def embedded_text(context: str, chunk: str) -> str:
-    """Return what is embedded and indexed of a chunk: context, blank line, chunk."""
-    return f"{context}{_SEPARATOR}{chunk}" if context else chunk
 
 
 def _embedded(place: _Place, tokenizer: Tokenizer, space: Workspace) -> tuple[str, str]:

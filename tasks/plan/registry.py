@@ -8,7 +8,7 @@ from pathlib import Path, PurePath
 
 from schemas.errors import PlanRefused, UsageError
 from schemas.work import SourceSpec
-from tasks.lake.lake import Lake
+from tasks.lake.lake import Corrupt, Lake, first_line
 
 
 def source_name(root: str) -> str:
@@ -19,7 +19,18 @@ def source_name(root: str) -> str:
 
 def list_sources(lake: Lake) -> list[SourceSpec]:
     """Return the recorded sources by name."""
-    return [SourceSpec.model_validate_json(lake.storage.read(key)) for key in lake.storage.keys("sources")]
+    return [_recorded(lake, key) for key in lake.storage.keys("sources")]
+
+
+def _recorded(lake: Lake, key: str) -> SourceSpec:
+    try:
+        return SourceSpec.model_validate_json(lake.storage.read(key))
+    except ValueError as error:
+        path = lake.storage.local(key)
+        raise Corrupt(
+            f"{path} is damaged ({first_line(error)})",
+            hint=f"delete it and run `glossator index FOLDER --source {path.stem}` with the folder of that source",
+        ) from error
 
 
 def resolve_source(lake: Lake, root: str, name: str | None) -> SourceSpec:

@@ -91,13 +91,15 @@ class FolderSource:
         with os.scandir(folder) as found:
             items = sorted(found, key=lambda item: item.name)
         for item in items:
-            if self._ignored.match(item.name):
+            # Names are bytes, and UTF-8 whatever the locale: a document is the same for every user and timer.
+            name = os.fsencode(item.name).decode("utf-8", "backslashreplace")
+            if self._ignored.match(name):
                 continue
-            uri = f"{prefix}{item.name}"
+            uri = f"{prefix}{name}"
             is_folder = item.is_dir(follow_symlinks=False)
             reason = self._unusable(item, is_folder)
             if reason is not None:
-                unusable.append((uri.encode("utf-8", "backslashreplace").decode(), reason))
+                unusable.append((uri, reason))
                 continue
             if is_folder:
                 yield from self._walk(Path(item.path), f"{uri}/", unusable)
@@ -110,8 +112,8 @@ class FolderSource:
 
     def _unusable(self, item: os.DirEntry[str], is_folder: bool) -> str | None:
         try:
-            item.name.encode("utf-8")
-        except UnicodeEncodeError:
+            os.fsencode(item.name).decode("utf-8")
+        except UnicodeDecodeError:
             return "the file name is not valid UTF-8"
         if is_folder:
             return None
@@ -129,7 +131,7 @@ class FolderSource:
         return None if item.is_file() else "not a regular file"
 
     def read(self, uri: str) -> bytes:
-        path = self._root / uri
+        path = self._root / os.fsdecode(uri.encode("utf-8"))
         try:
             if path.stat().st_size > self._max_bytes:
                 raise PermanentError(

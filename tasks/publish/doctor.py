@@ -16,11 +16,10 @@ import numpy.typing as npt
 import polars as pl
 
 from schemas.errors import GlossatorError
-from schemas.identity import chunk_id, embedded_digest
+from schemas.identity import chunk_id, embedded_digest, embedded_text
 from schemas.rows import metadata_of
 from schemas.snapshot import PartRef, Record, Snapshot
 from schemas.work import Workspace
-from tasks.contextualize.step import embedded_text
 from tasks.lake.lake import Lake, rebuild_hint
 from tasks.publish.bm25 import Bm25Index
 from tasks.publish.catalog import catalog_folder, identify, read_arrow, read_catalog

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from query.snapshot_reader import SnapshotReader
+from schemas.identity import embedded_text
 from tasks.embed.encoder import HashEncoder
 from tasks.lake.lake import Corrupt, Lake
 
@@ -41,7 +42,7 @@ def test_an_id_of_another_snapshot_does_not_exist(handbook: SnapshotReader) -> N
 def test_vectors_come_back_in_the_order_asked_for(handbook: SnapshotReader) -> None:
     rows = np.array([5, 0, 17, 3, 5])
     passages = [handbook.passage(int(row)) for row in rows]
-    expected = HashEncoder(64).encode([f"{passage.context}\n\n{passage.text}" for passage in passages])
+    expected = HashEncoder(64).encode([embedded_text(passage.context, passage.text) for passage in passages])
     np.testing.assert_array_equal(handbook.vectors(rows), expected)
     np.testing.assert_allclose(handbook.similarities(expected[0], rows), expected @ expected[0], atol=1e-6)
 
