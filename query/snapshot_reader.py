@@ -24,12 +24,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from query.mapped import damaged, mapped_table, mapped_vectors, row_of, value_of
 from schemas.errors import GlossatorError, UsageError
 from schemas.identity import document_id, embedded_digest, embedded_text, metadata_digest
 from schemas.rows import metadata_of
 from schemas.snapshot import Snapshot
 from schemas.tables import CATALOG_CHUNKS, CATALOG_DOCUMENTS, PASSAGE_CHUNKS, PASSAGE_DOCUMENTS, PASSAGE_PARENTS
-from tasks.lake.lake import Corrupt, Lake, first_line, rebuild_hint
+from tasks.lake.lake import Corrupt, Lake, rebuild_hint
 from tasks.publish.bm25 import Bm25Index
 
 _TEXTS_KEPT = 32
@@ -109,14 +110,14 @@ class _Shard:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.documents = _mapped(folder / "documents.arrow", PASSAGE_DOCUMENTS)
-        self.parents = _mapped(folder / "parents.arrow", PASSAGE_PARENTS)
-        self.chunks = _mapped(folder / "chunks.arrow", PASSAGE_CHUNKS)
-        self.vectors = _mapped_vectors(folder / "vectors.npy", len(self.chunks))
+        self.documents = mapped_table(folder / "documents.arrow", PASSAGE_DOCUMENTS)
+        self.parents = mapped_table(folder / "parents.arrow", PASSAGE_PARENTS)
+        self.chunks = mapped_table(folder / "chunks.arrow", PASSAGE_CHUNKS)
+        self.vectors = mapped_vectors(folder / "vectors.npy", len(self.chunks))
 
     def of_document(self, column: str, row: int) -> Any:
         """Return one value of a document of the shard."""
-        return _value(self.documents.column(column), row, self.folder / "documents.arrow")
+        return value_of(self.documents.column(column), row, self.folder / "documents.arrow")
 
 
 class SnapshotReader:
@@ -133,8 +134,8 @@ class SnapshotReader:
         with self.unless_swept():
             self.snapshot: Snapshot = lake.read_snapshot(name)
             folder = lake.open_folder(f"catalog/{self.snapshot.catalog}")
-            self._documents = _mapped(folder / "documents.arrow", CATALOG_DOCUMENTS)
-            self._chunks = _mapped(folder / "chunks.arrow", CATALOG_CHUNKS)
+            self._documents = mapped_table(folder / "documents.arrow", CATALOG_DOCUMENTS)
+            self._chunks = mapped_table(folder / "chunks.arrow", CATALOG_CHUNKS)
         counts = self.snapshot.counts
         if (len(self._documents), len(self._chunks)) != (counts.documents, counts.chunks):
             raise Corrupt(f"the catalog {folder} is not that of snapshot {name}", hint=rebuild_hint(folder))
@@ -147,7 +148,7 @@ class SnapshotReader:
         if counts.chunks and not (
             0 <= self._document_of.min() <= self._document_of.max() < counts.documents and self._row_of.min() >= 0
         ):
-            raise _damaged(folder / "chunks.arrow", "it points outside the catalog")
+            raise damaged(folder / "chunks.arrow", "it points outside the catalog")
         self._keys = {ref.shard: ref.key for ref in self.snapshot.parts.get("passages", ())}
         self._shards: dict[int, _Shard] = {}
         self._lock = Lock()
@@ -217,7 +218,7 @@ class SnapshotReader:
 
     def chunk_id(self, row: int) -> str:
         """Return the id of the chunk of a row."""
-        return str(_value(self._ids, row, self._folder / "chunks.arrow"))
+        return str(value_of(self._ids, row, self._folder / "chunks.arrow"))
 
     def documents(self) -> pa.Table:
         """Return the catalog of documents (CATALOG_DOCUMENTS), mapped."""
@@ -230,7 +231,7 @@ class SnapshotReader:
 
     def document(self, row: int) -> Document:
         """Return what is known of the document of a catalog row."""
-        values = _values(self._documents, row, self._folder / "documents.arrow")
+        values = row_of(self._documents, row, self._folder / "documents.arrow")
         shard = self._shard(values["shard"])
         if shard.of_document("doc_id", values["row"]) != values["doc_id"]:
             raise self._foreign(values["shard"])
@@ -239,7 +240,7 @@ class SnapshotReader:
             document_id(values["source"], values["uri"]) != values["doc_id"]
             or metadata_digest(metadata_of(values), pages) != values["metadata_digest"]
         ):
-            raise _damaged(self._folder / "documents.arrow", "a document is not what its digests say")
+            raise damaged(self._folder / "documents.arrow", "a document is not what its digests say")
         return Document(
             row=row,
             doc_id=values["doc_id"],
@@ -270,14 +271,14 @@ class SnapshotReader:
         shard = self._shard(number)
         if self._row_of[row] >= len(shard.chunks):
             raise self._foreign(number)
-        chunk = _values(shard.chunks, int(self._row_of[row]), shard.folder / "chunks.arrow")
+        chunk = row_of(shard.chunks, int(self._row_of[row]), shard.folder / "chunks.arrow")
         if chunk["chunk_id"] != self.chunk_id(row):
             raise self._foreign(number)
         document = self.document(int(self._document_of[row]))
         context = chunk["context"] or ""
         text = self._text(document.row)[chunk["start"] : chunk["end"]]
         if embedded_digest(embedded_text(context, text)) != chunk["embedded_digest"]:
-            raise _damaged(shard.folder, "the words of a chunk are not what their digest says")
+            raise damaged(shard.folder, "the words of a chunk are not what their digest says")
         return Passage(
             row=row,
             chunk_id=chunk["chunk_id"],
@@ -298,7 +299,7 @@ class SnapshotReader:
         """Return the section that contains a passage."""
         shard = self._shard(int(self._shard_of[passage.row]))
         number = shard.chunks.column("parent")[int(self._row_of[passage.row])].as_py()
-        values = _values(shard.parents, number, shard.folder / "parents.arrow")
+        values = row_of(shard.parents, number, shard.folder / "parents.arrow")
         return Parent(
             text=self._text(passage.document.row)[values["start"] : values["end"]],
             start=values["start"],
@@ -354,48 +355,3 @@ class SnapshotReader:
             f"the passages of shard {shard} do not belong to the catalog of snapshot {self.snapshot.name}",
             hint=rebuild_hint(folder),
         )
-
-
-def _mapped(path: Path, schema: pa.Schema) -> pa.Table:
-    try:
-        with pa.memory_map(str(path)) as file:
-            table = pa.ipc.open_file(file).read_all()
-    except (OSError, pa.ArrowException) as error:
-        raise _damaged(path, error) from error
-    if not table.schema.equals(schema):
-        raise Corrupt(f"{path} has other columns than this version reads", hint=rebuild_hint(path.parent))
-    return table
-
-
-def _mapped_vectors(path: Path, rows: int) -> npt.NDArray[np.float32]:
-    try:
-        vectors = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise _damaged(path, error) from error
-    if vectors.ndim != 2 or len(vectors) != rows or vectors.dtype != np.float32:
-        raise Corrupt(
-            f"{path} holds {vectors.shape} {vectors.dtype}, not a vector for each of {rows} chunks",
-            hint=rebuild_hint(path.parent),
-        )
-    plain: npt.NDArray[np.float32] = vectors.view(np.ndarray)
-    return plain
-
-
-def _value(column: pa.ChunkedArray, row: int, path: Path) -> Any:
-    """Return one value of a mapped column, checked first: Arrow follows any offset, to whatever lies there."""
-    try:
-        one = column.slice(row, 1)
-        one.validate(full=True)
-        return one[0].as_py()
-    except (pa.ArrowException, ArithmeticError, LookupError, TypeError, ValueError) as error:
-        raise _damaged(path, error) from error
-
-
-def _values(table: pa.Table, row: int, path: Path) -> dict[str, Any]:
-    """Return one row of a mapped table, checked first."""
-    return {name: _value(table.column(name), row, path) for name in table.column_names}
-
-
-def _damaged(path: Path, why: object) -> Corrupt:
-    folder = path if path.is_dir() else path.parent
-    return Corrupt(f"{path} is damaged ({first_line(why)})", hint=rebuild_hint(folder))
