@@ -43,6 +43,8 @@ def resolve_source(lake: Lake, root: str, name: str | None) -> SourceSpec:
     path = Path(os.path.abspath(Path(root).expanduser()))  # `.`, `../docs` and `docs/` are one folder
     if str(path).encode("utf-8", "replace").decode() != str(path):
         raise UsageError(f"the name of the folder {str(path)!a} is not valid UTF-8", hint="rename it")
+    if not root.strip():
+        raise UsageError("the folder has an empty name", hint="name it, or leave it out to index the recorded sources")
     recorded = {spec.name: spec for spec in list_sources(lake)}
     for spec in recorded.values():
         if spec.root == str(path) and name in {None, spec.name}:

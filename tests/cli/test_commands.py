@@ -34,6 +34,7 @@ REPORT_KEYS = {
     "left_out",
     "failed",
     "published",
+    "warnings",
 }
 COUNT_KEYS = {"added", "changed", "renamed", "deleted", "unchanged", "failed"}
 STAGES = {"load", "chunk", "contextualize", "embed", "tokens", "passages", "catalog", "bm25", "vectors", "total"}

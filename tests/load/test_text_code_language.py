@@ -114,7 +114,7 @@ def test_what_the_document_states_wins() -> None:
 def test_detection_takes_less_than_five_milliseconds() -> None:
     text = ENGLISH * 300
     detect_language(text)
-    start = time.perf_counter()
+    start = time.process_time()
     for _ in range(20):
         detect_language(text)
-    assert (time.perf_counter() - start) / 20 < 0.005
+    assert (time.process_time() - start) / 20 < 0.005

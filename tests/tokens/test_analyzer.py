@@ -139,8 +139,8 @@ def test_terms_do_not_depend_on_hash_seed_or_locale() -> None:
 
 
 def test_a_long_run_without_spaces_takes_time_in_proportion() -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     terms("a-" * 100_000)
     terms("aA1" * 100_000)
     terms("1," * 100_000)
-    assert time.perf_counter() - started < 3
+    assert time.process_time() - started < 3
