@@ -119,7 +119,7 @@ def index(
     specs = [resolve_source(lake, src, source)] if src is not None else list_sources(lake)
     if not specs:
         raise UsageError(f"collection {lake.collection!r} has no source yet", hint="run `glossator index FOLDER`")
-    options = PlanOptions(migrate=migrate, allow_deletes=allow_deletes)
+    options = PlanOptions(migrate=migrate, allow_deletes=allow_deletes, dry_run=dry_run)
     plan = make_plan(lake, door.config, specs, options)
     if dry_run:
         from flows.console import show_plan

@@ -7,7 +7,8 @@ from schemas.work import ShardJob, SourceSpec, Workspace
 
 
 class ChangeCounts(Record):
-    """Documents by what happens to them; copies count as added, stale ones as failed."""
+    """Documents by what happens to them; copies count as added, stale ones as failed, and as changed those of which
+    only the groups did."""
 
     added: int = 0
     changed: int = 0
@@ -25,6 +26,7 @@ class SourceSummary(Record):
         skipped: by ending, files that no loader takes.
         unusable: (name, reason) of entries that cannot be documents at all.
         hashed: files that had to be read to know whether they changed.
+        denied: (URI, reason) of documents that nobody may see, since their sidecar cannot be read.
     """
 
     name: str
@@ -32,6 +34,7 @@ class SourceSummary(Record):
     skipped: dict[str, int]
     unusable: tuple[tuple[str, str], ...]
     hashed: int
+    denied: tuple[tuple[str, str], ...] = ()
 
 
 class PlanSummary(Record):
@@ -46,6 +49,7 @@ class PlanSummary(Record):
     migrates: tuple[Stage, ...]
     damaged: tuple[str, ...]
     failed: tuple[Failure, ...]
+    restricted: int = 0
 
 
 class Plan(Record):
@@ -60,6 +64,7 @@ class Plan(Record):
         bytes: size of the documents that will be read.
         new_sources: to be recorded with the run.
         damaged: storage keys of what the published snapshot names and is missing or cut short; built anew.
+        restricted: documents that only some groups may see, as far as is known before they are read.
     """
 
     workspace: Workspace
@@ -75,6 +80,7 @@ class Plan(Record):
     bytes: int
     migrates: tuple[Stage, ...] = ()
     damaged: tuple[str, ...] = ()
+    restricted: int = 0
 
     @property
     def nothing_to_do(self) -> bool:
@@ -93,4 +99,5 @@ class Plan(Record):
             migrates=self.migrates,
             damaged=self.damaged,
             failed=self.failures,
+            restricted=self.restricted,
         )

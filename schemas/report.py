@@ -21,6 +21,7 @@ class IndexReport(Record):
         seconds: per stage, plus ``total``; stages overlap, so they may add up to more.
         skipped: by ending, files that no loader takes.
         left_out: (name, reason) of entries that cannot be documents at all: dead links, pipes.
+        denied: (URI, reason) of documents that nobody may see, since their sidecar cannot be read.
         failed: documents that are not in the snapshot in their present version, and why.
     """
 
@@ -36,5 +37,6 @@ class IndexReport(Record):
     seconds: dict[str, float] = Field(default_factory=dict)
     skipped: dict[str, int] = Field(default_factory=dict)
     left_out: tuple[tuple[str, str], ...] = ()
+    denied: tuple[tuple[str, str], ...] = ()
     failed: tuple[Failure, ...] = ()
     published: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -50,21 +50,26 @@ def _compute(space: Workspace, job: ShardJob, key: str, loaded: PartRef) -> Part
                 failures.append(_failure(document, error))
         tick("chunk")
     table = pa.Table.from_pylist(rows, schema=SPANS)
-    spans = digest_rows(
-        (row["doc_id"], row["role"], row["index"], row["start"], row["end"], row["parent"], *row["breadcrumb"])
-        for row in rows
-    )
-    ref = PartRef(
+    ref = describe_spans(space.stages["chunk"], job.shard, key, table, failures, copied)
+    return lake.write_part(ref, table)
+
+
+def describe_spans(
+    config: str, shard: int, key: str, table: pa.Table, failures: Iterable[Failure] = (), copied: int = 0
+) -> PartRef:
+    """Return the ref of a table of SPANS."""
+    names = ["doc_id", "role", "index", "start", "end", "parent", "breadcrumb"]
+    spans = digest_rows((*row, *path) for *row, path in zip(*(table[name].to_pylist() for name in names), strict=True))
+    return PartRef(
         stage="chunk",
-        shard=job.shard,
+        shard=shard,
         key=key,
-        config=space.stages["chunk"],
+        config=config,
         reads={"spans": spans},
         rows_digest=spans,
         counts={"rows": table.num_rows, "documents_copied": copied},
         failures=tuple(failures),
     )
-    return lake.write_part(ref, table)
 
 
 def _chunk(document: Row, tokenizer: Tokenizer, space: Workspace) -> Iterator[Row]:

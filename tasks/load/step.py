@@ -1,6 +1,7 @@
 """Load, for one shard: read each document of the plan, or copy its row from an earlier part.
 
-Rows are copied by content digest, so unchanged, renamed and copied documents are not parsed again. A document that
+Rows are copied by content digest, so unchanged, renamed and copied documents are not parsed again; what is granted to
+whom is the plan's, and worked into each row, copied or not. A document that
 cannot be loaded is left out of the part, and of its key: the part then stands for what it holds.
 """
 
@@ -8,12 +9,14 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.access import effective
 from schemas.documents import LoadedDocument
 from schemas.errors import GlossatorError, TransientError
 from schemas.identity import (
@@ -24,6 +27,7 @@ from schemas.identity import (
     structure_digest,
     text_digest,
 )
+from schemas.rows import metadata_of
 from schemas.snapshot import Failure, PartRef
 from schemas.tables import DOCUMENTS
 from schemas.work import ShardJob, Workspace
@@ -33,8 +37,8 @@ from tasks.progress import expect, tick
 from tasks.step import donor_tables, lake_of, parts_step
 
 
-def load_key(config: str, documents: Iterable[tuple[str, str]]) -> str:
-    """Return the key of a load part: its config and the (doc_id, content digest) pairs that it holds."""
+def load_key(config: str, documents: Iterable[tuple[str, str, str | None]]) -> str:
+    """Return the key of a load part: its config and the (doc_id, content digest, granted) of what it holds."""
     return part_key("load", 1, config, digest_rows(documents))
 
 
@@ -56,7 +60,8 @@ def _compute(space: Workspace, job: ShardJob, key: str) -> PartRef:
     for document in wanted.iter_rows(named=True):
         donor = donors.get((document["content_digest"], _loader_of(document["uri"])))
         if donor is not None:
-            rows.append({**donor, **{name: document[name] for name in ("doc_id", "source", "uri")}})
+            own = {name: document[name] for name in ("doc_id", "source", "uri")}
+            rows.append(_granted({**donor, **own}, document["granted"]))
             copied += 1
         else:
             digest = ""
@@ -64,7 +69,7 @@ def _compute(space: Workspace, job: ShardJob, key: str) -> PartRef:
                 data = sources[document["source"]].read(document["uri"])
                 digest = content_digest(data)
                 loaded = load_document(data, document["uri"], space.config.load)
-                rows.append(_row(document, digest, loaded))
+                rows.append(_granted(_row(document, digest, loaded), document["granted"]))
             except TransientError:
                 raise
             except Exception as error:  # One bad document harms only itself, whatever its parser throws.
@@ -76,23 +81,43 @@ def _compute(space: Workspace, job: ShardJob, key: str) -> PartRef:
 
 
 def _ref(space: Workspace, job: ShardJob, table: pa.Table, failures: list[Failure], copied: int) -> PartRef:
-    columns = {name: table[name].to_pylist() for name in DOCUMENTS.names if name.endswith(("_id", "_digest", "uri"))}
-    ids = columns["doc_id"]
+    return describe_documents(space.stages["load"], job.shard, table, failures, copied)
+
+
+def describe_documents(
+    config: str, shard: int, table: pa.Table, failures: Iterable[Failure] = (), copied: int = 0
+) -> PartRef:
+    """Return the ref of a table of DOCUMENTS."""
+    wanted = ("_id", "_digest", "uri", "granted")
+    columns = {name: table[name].to_pylist() for name in DOCUMENTS.names if name.endswith(wanted)}
+    ids, granted = columns["doc_id"], columns["granted"]
     return PartRef(
         stage="load",
-        shard=job.shard,
-        key=load_key(space.stages["load"], zip(ids, columns["content_digest"], strict=True)),
-        config=space.stages["load"],
+        shard=shard,
+        key=load_key(config, zip(ids, columns["content_digest"], granted, strict=True)),
+        config=config,
         reads={
             "structure": digest_rows(zip(ids, columns["structure_digest"], strict=True)),
             "metadata": digest_rows(zip(ids, columns["uri"], columns["metadata_digest"], strict=True)),
         },
         rows_digest=digest_rows(
-            zip(ids, columns["text_digest"], columns["metadata_digest"], columns["content_digest"], strict=True)
+            zip(ids, *(columns[f"{name}_digest"] for name in ("text", "metadata", "content")), granted, strict=True)
         ),
         counts={"documents": table.num_rows, "computed": table.num_rows - copied, "copied": copied},
         failures=tuple(failures),
     )
+
+
+def _granted(row: dict[str, Any], granted: str | None) -> dict[str, Any]:
+    """Return a row with the groups that count, and what follows from them."""
+    groups = effective(granted, row["stated_groups"])
+    metadata = replace(metadata_of(row), groups=groups)
+    return {
+        **row,
+        "granted": granted,
+        "groups": None if groups is None else list(groups),
+        "metadata_digest": metadata_digest(metadata, tuple(row["pages"])),
+    }
 
 
 def _loader_of(uri: str) -> tuple[str, str]:
@@ -111,6 +136,7 @@ def _donor_rows(space: Workspace, job: ShardJob, digests: set[str]) -> Mapping[t
 
 def _row(document: Mapping[str, Any], digest: str, loaded: LoadedDocument) -> dict[str, Any]:
     metadata = loaded.metadata
+    stated = None if metadata.groups is None else sorted(set(metadata.groups))
     return {
         "doc_id": document["doc_id"],
         "source": document["source"],
@@ -125,7 +151,9 @@ def _row(document: Mapping[str, Any], digest: str, loaded: LoadedDocument) -> di
         "language": metadata.language,
         "tags": sorted(set(metadata.tags)),
         "date": metadata.date,
-        "groups": None if metadata.groups is None else sorted(set(metadata.groups)),
+        "groups": stated,
+        "stated_groups": stated,
+        "granted": None,
         "pages": list(loaded.pages),
         "flags": list(loaded.flags),
         "text": loaded.text,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 
@@ -15,20 +15,31 @@ from schemas.plan import ChangeCounts, Plan, SourceSummary
 from schemas.snapshot import STAGES, Failure, PartRef, Snapshot, Stage
 from schemas.tables import PLAN
 from schemas.work import ShardJob, SourceSpec, Workspace
+from tasks.lake.access import Tombstone, read_tombstones
 from tasks.lake.lake import Corrupt, Lake, rebuild_hint
 from tasks.load.loader import document_type
 from tasks.load.step import load_key
 from tasks.plan.changes import ChangeSet, compare
 from tasks.plan.damage import NO_DAMAGE, find_damage
+from tasks.plan.grants import Sidecars, enforce, grant, known_groups, read_sidecars, without_purged
 from tasks.plan.listing import DigestedListing, digest_listing, remember_hints
 from tasks.plan.quarantine import Quarantined, read_quarantine, still_failing
 from tasks.plan.registry import list_sources
-from tasks.plan.source import Listing, Source, open_source
+from tasks.plan.source import SIDECAR, Listing, Source, open_source
 from tasks.plan.stages import stage_digests, stamp_model
 
 GUARD_DOCUMENTS = 10
 GUARD_SHARE = 0.1
-_PUBLISHED = ["doc_id", "source", "uri", "content_digest", "shard"]
+_PUBLISHED = {
+    "doc_id": pl.String,
+    "source": pl.String,
+    "uri": pl.String,
+    "content_digest": pl.String,
+    "shard": pl.Int32,
+    "granted": pl.String,
+    "stated_groups": pl.List(pl.String),
+    "groups": pl.List(pl.String),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +49,13 @@ class PlanOptions:
     Attributes:
         migrate: redo unchanged documents because config, code or model changed.
         allow_deletes: delete up to this many documents beyond the guard.
+        dry_run: only look. Otherwise what rules and sidecars say counts for readers from now on, whatever becomes of
+            the run.
     """
 
     migrate: bool = False
     allow_deletes: int = 0
+    dry_run: bool = False
 
 
 @dataclass(slots=True)
@@ -53,6 +67,7 @@ class _Found:
     failures: list[Failure] = field(default_factory=list)
     summaries: list[SourceSummary] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
+    sidecars: dict[str, Sidecars] = field(default_factory=dict)
 
 
 def workspace(lake: Lake, config: Config, listed: Sequence[SourceSpec] = ()) -> Workspace:
@@ -82,7 +97,7 @@ def make_plan(
 
     Raises:
         PlanRefused: a listing failed or is empty, too much would be deleted, or unchanged documents would be
-            redone without ``migrate``. Nothing was changed.
+            redone without ``migrate``. Nothing was changed, but for who may see what.
     """
     options = options or PlanOptions()
     space = workspace(lake, config, listed)
@@ -93,12 +108,22 @@ def make_plan(
     new = tuple(spec for spec in listed if spec.name not in recorded)
 
     published = _published(lake, snapshot)
-    found = _look(space, lake, listed, published, failed)
-    others = published.filter(~pl.col("source").is_in([spec.name for spec in listed]))
+    tombstones = read_tombstones(lake)
+    found = _look(space, lake, listed, published, failed, tombstones)
+    others = published.filter(
+        ~pl.col("source").is_in([spec.name for spec in listed]) & ~pl.col("doc_id").is_in(list(tombstones))
+    )
     carried = others.select(
         "doc_id", "source", "uri", "content_digest", action=pl.lit("carried"), donor=pl.col("doc_id")
     )
-    target = pl.concat([*found.target, carried]).sort("doc_id")
+    before = published.select("doc_id", was_granted="granted", was_stated="stated_groups")
+    target = pl.concat([*found.target, carried]).join(before, on="doc_id", how="left").sort("doc_id")
+    target = grant(target, config.access.rules, found.sidecars)
+    groups = known_groups(target)
+    restricted = sum(allowed is not None for allowed in groups.values())
+    if not options.dry_run:
+        had = frozenset(published.filter(pl.col("groups").is_not_null())["doc_id"])
+        enforce(lake, groups, had, in_use=restricted > 0)
     _guard(found, published, options)
     migrates = _migration(snapshot, stages, target, options)
     damage = find_damage(lake, config, snapshot) if snapshot else NO_DAMAGE
@@ -120,21 +145,25 @@ def make_plan(
         ),
         migrates=migrates,
         damaged=damage.keys,
+        restricted=restricted,
     )
 
 
 def _published(lake: Lake, snapshot: Snapshot | None) -> pl.DataFrame:
     if snapshot is None:
-        names = {name: pl.Int32 if name == "shard" else pl.String for name in _PUBLISHED}
-        return pl.DataFrame(schema=names)
+        return pl.DataFrame(schema=_PUBLISHED)
     folder = f"catalog/{snapshot.catalog}"
     if not lake.has_folder(folder):
         from tasks.publish.catalog import list_documents  # Rarely needed, and it brings pyarrow.
 
-        return list_documents(lake, snapshot.parts["passages"]).select(_PUBLISHED)
+        return list_documents(lake, snapshot.parts["passages"]).select(list(_PUBLISHED))
     path = lake.open_folder(folder) / "documents.arrow"
     try:
-        return pl.read_ipc(path, columns=_PUBLISHED).select(_PUBLISHED)
+        held = pl.read_ipc_schema(path)
+        frame = pl.read_ipc(path, columns=[name for name in _PUBLISHED if name in held])
+        # What an earlier version wrote knows no grants; a plan refuses to go on from it without --migrate.
+        lacking = [pl.lit(None, kind).alias(name) for name, kind in _PUBLISHED.items() if name not in held]
+        return frame.with_columns(lacking).select(list(_PUBLISHED))
     except (pl.exceptions.PolarsError, OSError) as error:
         raise Corrupt(f"{path} is damaged ({error})", hint=rebuild_hint(path.parent)) from error
 
@@ -145,13 +174,14 @@ def _look(
     listed: Sequence[SourceSpec],
     published: pl.DataFrame,
     failed: Sequence[Failure],
+    tombstones: Mapping[str, Tombstone],
 ) -> _Found:
     quarantine = read_quarantine(lake)
     found = _Found()
     for spec in listed:
         source = open_source(spec, space.config.load)
-        listing = source.listing()
-        digested = _digest(lake, source, listing, published, found)
+        listing = _listing(source, tombstones, published, found)
+        digested = _digest(lake, source, listing, found)
         failing = _failing(spec.name, digested, quarantine, space.stages)
         uris = set(digested.table["uri"])
         failing |= {failure.uri: failure for failure in failed if failure.source == spec.name and failure.uri in uris}
@@ -161,14 +191,20 @@ def _look(
     return found
 
 
-def _digest(lake: Lake, source: Source, listing: Listing, published: pl.DataFrame, found: _Found) -> DigestedListing:
-    supported = [entry.uri for entry in listing.entries if document_type(entry.uri) is not None]
-    skipped = Counter(
-        entry.uri.rpartition("/")[2].rpartition(".")[2].lower() if "." in entry.uri else "(no ending)"
-        for entry in listing.entries
-        if document_type(entry.uri) is None
-    )
-    if not supported:
+def _listing(source: Source, tombstones: Mapping[str, Tombstone], published: pl.DataFrame, found: _Found) -> Listing:
+    """List a source, its purged documents left out, and read its sidecars."""
+    listing = source.listing()
+    name = source.spec.name
+    _refuse_empty(source, listing, published)
+    listing = without_purged(listing, {key: stone for key, stone in tombstones.items() if stone.source == name})
+    sidecars = read_sidecars(source, listing)
+    found.sidecars[name] = sidecars
+    return replace(listing, unusable=tuple(sorted((*listing.unusable, *sidecars.idle))))
+
+
+def _refuse_empty(source: Source, listing: Listing, published: pl.DataFrame) -> None:
+    if not any(document_type(entry.uri) for entry in listing.entries):
+        skipped = _skipped(listing)
         name = source.spec.name
         before = published.filter(pl.col("source") == name).height
         consequence = f"; its {before} published documents stay" if before else ""
@@ -177,14 +213,27 @@ def _digest(lake: Lake, source: Source, listing: Listing, published: pl.DataFram
             f"source {name!r} ({source.spec.root}) lists no document{f' ({kinds})' if kinds else ''}{consequence}",
             hint="put documents there (PDF, Markdown, HTML, text, code) or check that the folder is mounted",
         )
+
+
+def _skipped(listing: Listing) -> Counter[str]:
+    return Counter(
+        entry.uri.rpartition("/")[2].rpartition(".")[2].lower() if "." in entry.uri else "(no ending)"
+        for entry in listing.entries
+        if document_type(entry.uri) is None and not entry.uri.endswith(SIDECAR)
+    )
+
+
+def _digest(lake: Lake, source: Source, listing: Listing, found: _Found) -> DigestedListing:
+    supported = [entry.uri for entry in listing.entries if document_type(entry.uri) is not None]
     digested = digest_listing(lake, source, listing, pl.Series(supported, dtype=pl.String))
     found.summaries.append(
         SourceSummary(
             name=source.spec.name,
             listed=len(supported),
-            skipped=dict(sorted(skipped.items())),
+            skipped=dict(sorted(_skipped(listing).items())),
             unusable=listing.unusable,
             hashed=digested.hashed,
+            denied=found.sidecars[source.spec.name].denied,
         )
     )
     return digested
@@ -238,12 +287,14 @@ def _migration(
 
 def _counts(target: pl.DataFrame, found: _Found) -> ChangeCounts:
     actions = Counter(target["action"].to_list())
+    same_bytes = target.filter(pl.col("action").is_in(["unchanged", "carried"]))
+    regranted = same_bytes.filter(pl.col("granted").ne_missing(pl.col("was_granted"))).height
     return ChangeCounts(
         added=actions["added"] + actions["copied"],
-        changed=actions["changed"],
+        changed=actions["changed"] + regranted,
         renamed=actions["renamed"],
         deleted=found.deleted,
-        unchanged=actions["unchanged"] + actions["carried"],
+        unchanged=same_bytes.height - regranted,
         failed=len(found.failures),
     )
 
@@ -270,7 +321,8 @@ def _jobs(
     if not todo:
         return shards, ()
     table = wanted.filter(pl.col("shard").is_in(todo))
-    plan = f"state/plans/{digest_rows(table.select('doc_id', 'content_digest', 'action', 'shard').iter_rows())}.arrow"
+    rows = table.select("doc_id", "content_digest", "granted", "action", "shard").iter_rows()
+    plan = f"state/plans/{digest_rows(rows)}.arrow"
     lake.write_frame(plan, table.select(PLAN.names))
     homes = dict(zip(published["doc_id"].to_list(), published["shard"].to_list(), strict=True))
     jobs = []
@@ -296,10 +348,10 @@ def _shards(snapshot: Snapshot | None, documents: int) -> int:
     return wanted
 
 
-def _by_shard(documents: pl.DataFrame) -> dict[int, frozenset[tuple[str, str]]]:
-    grouped: dict[int, set[tuple[str, str]]] = {}
-    for shard, doc_id, content in documents.select("shard", "doc_id", "content_digest").iter_rows():
-        grouped.setdefault(shard, set()).add((doc_id, content))
+def _by_shard(documents: pl.DataFrame) -> dict[int, frozenset[tuple[str, str, str | None]]]:
+    grouped: dict[int, set[tuple[str, str, str | None]]] = {}
+    for shard, *document in documents.select("shard", "doc_id", "content_digest", "granted").iter_rows():
+        grouped.setdefault(shard, set()).add((document[0], document[1], document[2]))
     return {shard: frozenset(rows) for shard, rows in grouped.items()}
 
 

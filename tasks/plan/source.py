@@ -16,6 +16,9 @@ from schemas.config import LoadConfig
 from schemas.errors import PermanentError, PlanRefused, TransientError, UsageError
 from schemas.work import SourceSpec
 
+SIDECAR = ".groups"
+"""Ending of the file beside a document that names its access groups (grants.py)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -91,7 +94,8 @@ class FolderSource:
         with os.scandir(folder) as found:
             items = sorted(found, key=lambda item: item.name)
         for item in items:
-            if self._ignored.match(item.name):
+            # A sidecar is ignored with its document, never alone: that would open the document to everybody.
+            if self._ignored.match(item.name.removesuffix(SIDECAR)):
                 continue
             uri = f"{prefix}{item.name}"
             is_folder = item.is_dir(follow_symlinks=False)
@@ -100,6 +104,8 @@ class FolderSource:
                 unusable.append((uri.encode("utf-8", "backslashreplace").decode(), reason))
                 continue
             if is_folder:
+                if item.name.endswith(SIDECAR):
+                    unusable.append((uri, "a folder by the name of a sidecar"))
                 yield from self._walk(Path(item.path), f"{uri}/", unusable)
                 continue
             try:

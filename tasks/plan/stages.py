@@ -20,7 +20,7 @@ from tasks.load.loader import LOADER_VERSION
 from tasks.tokens.analyzer import ANALYZER_VERSION
 
 EMBED_VERSION = 1
-PASSAGES_VERSION = 2
+PASSAGES_VERSION = 3
 
 
 def stage_digests(config: Config, model: ModelStamp) -> dict[Stage, str]:

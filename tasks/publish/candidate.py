@@ -18,6 +18,7 @@ from schemas.plan import Plan
 from schemas.snapshot import STAGES, Counts, Flip, PartRef, Snapshot, Stage, VectorStoreRef
 from schemas.work import Workspace
 from tasks.lake.lake import Lake
+from tasks.plan.grants import enforce
 from tasks.plan.registry import record_source
 from tasks.publish.bm25 import Bm25Index
 from tasks.publish.catalog import identify, read_arrow, read_catalog
@@ -169,6 +170,7 @@ def flip(lake: Lake, plan: Plan, snapshot: Snapshot, *, author: str, reason: str
     """
     for spec in plan.new_sources:
         record_source(lake, spec)
+    _enforce_stated(lake, lake.read_snapshot(plan.parent) if plan.parent else None, snapshot)
     lake.write_snapshot(snapshot)
     record = Flip(
         number=plan.flip + 1,
@@ -179,3 +181,23 @@ def flip(lake: Lake, plan: Plan, snapshot: Snapshot, *, author: str, reason: str
     )
     lake.create_flip(record)
     return record
+
+
+def _enforce_stated(lake: Lake, parent: Snapshot | None, snapshot: Snapshot) -> None:
+    """Make what documents state of themselves count from now on, where that changes with this snapshot.
+
+    What is granted counts since the plan. Another plan may have granted since; so nothing else is written.
+    """
+    columns = ["doc_id", "granted", "stated_groups", "groups"]
+    now = read_catalog(lake, snapshot.catalog, "documents", columns)
+    before = now.clear() if parent is None else read_catalog(lake, parent.catalog, "documents", columns)
+    changed = now.filter(pl.col("granted").is_null()).join(before, on=columns, how="anti", nulls_equal=True)
+    enforce(
+        lake,
+        {
+            doc_id: None if groups is None else tuple(groups)
+            for doc_id, groups in changed["doc_id", "groups"].iter_rows()
+        },
+        frozenset(before.filter(pl.col("groups").is_not_null())["doc_id"]),
+        in_use=now["groups"].is_not_null().any(),
+    )

@@ -15,7 +15,7 @@ from schemas.tables import CATALOG_CHUNKS, CATALOG_DOCUMENTS
 from tasks.lake.lake import Lake, ipc_bytes
 from tasks.publish.passages import passages_folder
 
-CATALOG_VERSION = 1
+CATALOG_VERSION = 2
 
 
 def catalog_folder(key: str) -> str:
