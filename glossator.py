@@ -8,24 +8,32 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
-from collections.abc import Sequence
-from json import dumps
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
 
-from schemas.config import Config, read_config
+from flows.commands import purge
+from flows.commands.door import (
+    AsOption,
+    CollectionOption,
+    ConfigOption,
+    Door,
+    JsonOption,
+    ModeOption,
+    SetOption,
+    err,
+    groups_of,
+    out,
+    print_json,
+)
 from schemas.errors import ExitCode, GlossatorError, UsageError
-from tasks.lake.home import Home, find_home
 
 if TYPE_CHECKING:
     from schemas.plan import Plan
     from schemas.report import IndexReport
-    from tasks.lake.lake import Lake
     from tasks.plan.planner import PlanOptions
 
 app = typer.Typer(
@@ -35,57 +43,13 @@ app = typer.Typer(
     rich_markup_mode="rich",
     help="Index documents for retrieval, and ask them. Vectors, BM25 and passages are published by one pointer.",
 )
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
 INTERRUPTED = 130
-
-CollectionOption = Annotated[str | None, typer.Option("--collection", "-c", help="Collection; default: default.")]
-ConfigOption = Annotated[Path | None, typer.Option("--config", help="Configuration file; default: glossator.toml.")]
-SetOption = Annotated[list[str] | None, typer.Option("--set", help="Set one value: section.key=value. Repeatable.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
-ModeOption = Annotated[Literal["hybrid", "dense", "bm25"], typer.Option("--mode", help="Sides to search.")]
-
-
-class Door:
-    """Places and config of one call."""
-
-    def __init__(self, collection: str | None, config: Path | None, assignments: Sequence[str] | None) -> None:
-        self.home: Home = find_home()
-        sets = list(assignments or [])
-        if collection is not None:
-            sets.append(f"collection={_collection(collection)}")
-        self.config: Config = read_config(file=config or self.home.config, assignments=sets)
-
-    def lake(self) -> Lake:
-        """Open the lake of the collection."""
-        from tasks.lake.lake import Lake
-
-        return Lake(self.home.lake, self.config.collection)
-
-
-def _collection(name: str) -> str:
-    """Return a collection's name as the value of a setting: quoted, so that `true` stays a name."""
-    from pydantic import ValidationError
-
-    try:
-        return dumps(Config(collection=name).collection)
-    except ValidationError as error:
-        raise UsageError(
-            f"--collection {name!r} is not a name", hint="use lower-case letters, digits and '_', a letter first"
-        ) from error
 
 
 def _asked(question: str, command: str) -> str:
     if not question.strip():
         raise UsageError("the question is empty", hint=f'say what to look for: `glossator {command} "WORDS"`')
     return question
-
-
-def _json(value: Any) -> None:
-    """Print a pydantic model, a dataclass or plain data as JSON."""
-    from pydantic import TypeAdapter
-
-    sys.stdout.write(TypeAdapter(Any).dump_json(value, indent=2, fallback=str).decode() + "\n")
 
 
 @app.callback()
@@ -124,7 +88,7 @@ def index(
     if dry_run:
         from flows.console import show_plan
 
-        _json(plan.summary()) if json else show_plan(out, plan)
+        print_json(plan.summary()) if json else show_plan(out, plan)
         return
     if plan.nothing_to_do:
         quarantine(lake, plan)
@@ -133,7 +97,7 @@ def index(
         report = _run(door, plan, options, quiet=json)
     from flows.console import show_report
 
-    _json(report) if json else show_report(out, report)
+    print_json(report) if json else show_report(out, report)
     if report.failed:
         raise typer.Exit(ExitCode.QUARANTINED)
 
@@ -166,6 +130,7 @@ def search(
     question: Annotated[str, typer.Argument(help="What to look for, in words.")],
     k: Annotated[int, typer.Option("-k", min=1, help="Passages to return.")] = 5,
     mode: ModeOption = "hybrid",
+    member: AsOption = None,
     collection: CollectionOption = None,
     config: ConfigOption = None,
     assignments: SetOption = None,
@@ -175,9 +140,11 @@ def search(
     from query.opening import open_retriever
 
     door = Door(collection, config, assignments)
-    result = open_retriever(door.lake(), door.config).search(_asked(question, "search"), k, mode)
+    result = open_retriever(door.lake(), door.config).search(
+        _asked(question, "search"), k, mode, groups=groups_of(member)
+    )
     if json:
-        _json(result)
+        print_json(result)
     else:
         from query.console import show_hits
 
@@ -188,6 +155,7 @@ def search(
 def ask(
     question: Annotated[str, typer.Argument(help="A question, English or Chinese.")],
     k: Annotated[int, typer.Option("-k", min=1, help="Passages to answer from.")] = 8,
+    member: AsOption = None,
     collection: CollectionOption = None,
     config: ConfigOption = None,
     assignments: SetOption = None,
@@ -199,10 +167,10 @@ def ask(
 
     door = Door(collection, config, assignments)
     retriever = open_retriever(door.lake(), door.config)
-    result = retriever.search(_asked(question, "ask"), k)
+    result = retriever.search(_asked(question, "ask"), k, groups=groups_of(member))
     found = answer(result, retriever.lexical)
     if json:
-        _json({"answer": found, "notes": result.notes})
+        print_json({"answer": found, "notes": result.notes})
     else:
         from query.console import show_answer
 
@@ -212,6 +180,7 @@ def ask(
 @app.command()
 def show(
     chunk_id: Annotated[str, typer.Argument(help="A chunk's id, as search prints it; its beginning is enough.")],
+    member: AsOption = None,
     collection: CollectionOption = None,
     config: ConfigOption = None,
     assignments: SetOption = None,
@@ -221,9 +190,9 @@ def show(
     from query.opening import open_reader
 
     door = Door(collection, config, assignments)
-    passage = open_reader(door.lake()).find(chunk_id)
+    passage = open_reader(door.lake()).find(chunk_id, groups_of(member))
     if json:
-        _json(passage)
+        print_json(passage)
     else:
         from query.console import show_passage
 
@@ -243,7 +212,7 @@ def status(
 
     door = Door(collection, config, assignments)
     report = read_status(door.lake())
-    _json(report) if json else show_status(out, report)
+    print_json(report) if json else show_status(out, report)
 
 
 @app.command()
@@ -264,7 +233,7 @@ def doctor(
     if snapshot is None:
         raise UsageError(f"collection {lake.collection!r} is empty", hint="run `glossator index FOLDER` first")
     findings = list(examine(workspace(lake, door.config), lake, snapshot))
-    _json(findings) if json else show_findings(out, snapshot, findings)
+    print_json(findings) if json else show_findings(out, snapshot, findings)
     if not all(finding.ok for finding in findings):
         raise typer.Exit(ExitCode.FAILED)
 
@@ -286,7 +255,10 @@ def evaluate(
 
     door = Door(collection, config, assignments)
     scores = score(open_retriever(door.lake(), door.config), read_golden(golden), k=k)
-    _json(scores) if json else show_scores(out, scores)
+    print_json(scores) if json else show_scores(out, scores)
+
+
+purge.register(app)
 
 
 def main() -> None:

@@ -28,7 +28,10 @@ def show_plan(console: Console, plan: Plan) -> None:
         console.print(f"  source [bold]{source.name}[/]: {listed}, {source.hashed} read to compare")
         _skipped(console, source.skipped)
         _left_out(console, source.unusable)
+        _denied(console, source.denied)
     _counts(console, plan.counts)
+    if plan.restricted:
+        console.print(f"  access: {counted(plan.restricted, 'document')} for some groups only")
     if not plan.nothing_to_do:
         shards = counted(plan.shards, "shard")
         console.print(f"  {decimal(plan.bytes)} to load, {len(plan.jobs)} of {shards} to build")
@@ -55,6 +58,7 @@ def show_report(console: Console, report: IndexReport) -> None:
     )
     _skipped(console, report.skipped)
     _left_out(console, report.left_out)
+    _denied(console, report.denied)
     _failures(console, report.failed)
 
 
@@ -74,6 +78,14 @@ def _left_out(console: Console, unusable: Sequence[tuple[str, str]]) -> None:
         hanging(console, f"left out {name}: {reason}", 4, "  -")
     if len(unusable) > MOST_FAILURES:
         console.print(f"  … and {len(unusable) - MOST_FAILURES} more left out")
+
+
+def _denied(console: Console, denied: Sequence[tuple[str, str]]) -> None:
+    for name, reason in denied[:MOST_FAILURES]:
+        line = Text("shown to nobody ", style="red").append(f"{name}: {reason}", style="default")
+        hanging(console, line, 4, "  -")
+    if len(denied) > MOST_FAILURES:
+        console.print(f"  … and {len(denied) - MOST_FAILURES} more shown to nobody")
 
 
 def _failures(console: Console, failures: Sequence[Failure]) -> None:
@@ -101,6 +113,10 @@ def show_status(console: Console, status: Status) -> None:
         _row(console, "published", f"{when} by {status.author}: {status.reason}")
         _row(console, "holds", holds)
         _row(console, "model", str(status.model))
+        if status.restricted:
+            _row(console, "access", f"{counted(status.restricted, 'document')} for some groups only")
+    if status.purged:
+        _row(console, "purged", counted(status.purged, "document"))
     for source in status.sources:
         console.print(f"  {'source':<11}{escape(source.name)}: {escape(source.root)}", soft_wrap=True)
     _failures(console, [item.failure for item in status.quarantine])

@@ -9,6 +9,7 @@
     snapshots/<id>-<layout>.json   what belongs together
     flips/<n>.json                 the pointer: the highest n is what readers use
     sources/<name>.json            recorded roots
+    access/                        who may see what today; outside all snapshots (access.py)
     state/                         disposable: hints, failures, newest parts, Prefect's cache records
 """
 
@@ -130,6 +131,10 @@ class Lake:
             return False
         return True
 
+    def delete_folder(self, folder: str) -> None:
+        """Delete a folder, its manifest first: from then on it does not exist."""
+        self.storage.delete_folder(folder, MANIFEST)
+
     def open_folder(self, folder: str, *, verify: bool = False) -> Path:
         """Return the local path of a complete folder.
 
@@ -168,6 +173,10 @@ class Lake:
     def read_snapshot(self, name: str) -> Snapshot:
         """Read a snapshot by the name that a flip holds."""
         return self._record(Snapshot, f"snapshots/{name}.json")
+
+    def snapshot_names(self) -> list[str]:
+        """Return the names of all snapshots that are there, published or not."""
+        return [Path(key).stem for key in self.storage.keys("snapshots")]
 
     def current_flip(self) -> Flip | None:
         """Return the newest flip: what readers use."""

@@ -11,6 +11,7 @@ import contextlib
 import errno
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Protocol
@@ -47,6 +48,14 @@ class Storage(Protocol):
 
     def local(self, key: str) -> Path:
         """Return a local file or folder that holds the blob(s), for memory maps."""
+        ...
+
+    def delete_folder(self, key: str, first: str) -> None:
+        """Delete a folder: the blob ``first`` in it durably, then all others."""
+        ...
+
+    def temporaries(self, prefix: str) -> Iterator[str]:
+        """Yield the keys of what interrupted writes left anywhere below the folder ``prefix``."""
         ...
 
 
@@ -120,6 +129,24 @@ class LocalStorage:
 
     def local(self, key: str) -> Path:
         return self._path(key)
+
+    def delete_folder(self, key: str, first: str) -> None:
+        folder = self._path(key)
+        try:
+            if (folder / first).exists():
+                (folder / first).unlink(missing_ok=True)
+                _sync_folder(folder)
+            shutil.rmtree(folder)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise _explained(error, folder) from error
+
+    def temporaries(self, prefix: str) -> Iterator[str]:
+        for folder, _, names in os.walk(self._path(prefix)):
+            for name in sorted(names):
+                if name.startswith(TEMPORARY):
+                    yield (Path(folder) / name).relative_to(self.root).as_posix()
 
     def _temporary(self, path: Path, data: bytes) -> Path:
         temporary = path.with_name(f"{TEMPORARY}{secrets.token_hex(6)}")

@@ -30,7 +30,7 @@ from tasks.plan.stages import stage_digests, stamp_model
 
 GUARD_DOCUMENTS = 10
 GUARD_SHARE = 0.1
-_PUBLISHED = {
+_PUBLISHED: dict[str, pl.DataType | type[pl.DataType]] = {
     "doc_id": pl.String,
     "source": pl.String,
     "uri": pl.String,
@@ -321,8 +321,8 @@ def _jobs(
     if not todo:
         return shards, ()
     table = wanted.filter(pl.col("shard").is_in(todo))
-    rows = table.select("doc_id", "content_digest", "granted", "action", "shard").iter_rows()
-    plan = f"state/plans/{digest_rows(rows)}.arrow"
+    digest = digest_rows(table.select("doc_id", "content_digest", "granted", "action", "shard").iter_rows())
+    plan = f"state/plans/{digest}.arrow"
     lake.write_frame(plan, table.select(PLAN.names))
     homes = dict(zip(published["doc_id"].to_list(), published["shard"].to_list(), strict=True))
     jobs = []
@@ -350,8 +350,8 @@ def _shards(snapshot: Snapshot | None, documents: int) -> int:
 
 def _by_shard(documents: pl.DataFrame) -> dict[int, frozenset[tuple[str, str, str | None]]]:
     grouped: dict[int, set[tuple[str, str, str | None]]] = {}
-    for shard, *document in documents.select("shard", "doc_id", "content_digest", "granted").iter_rows():
-        grouped.setdefault(shard, set()).add((document[0], document[1], document[2]))
+    for shard, doc_id, content, granted in documents.select("shard", "doc_id", "content_digest", "granted").iter_rows():
+        grouped.setdefault(shard, set()).add((doc_id, content, granted))
     return {shard: frozenset(rows) for shard, rows in grouped.items()}
 
 

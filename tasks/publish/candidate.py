@@ -113,10 +113,9 @@ def assemble(
     vectors = vector_store(space)
     indexing = space.config.indexing_digest(space.model.identity)
     passages = parts["passages"]
-    layout = digest("layout", catalog, bm25, vectors.collection, *(ref.key for stage in STAGES for ref in parts[stage]))
     return Snapshot(
         id=identify(lake, indexing, catalog, passages),
-        layout=layout[:32],
+        layout=layout_digest(catalog, bm25, vectors, parts),
         collection=space.collection,
         created=dt.datetime.now(dt.UTC),
         parent=plan.parent,
@@ -127,11 +126,22 @@ def assemble(
         catalog=catalog,
         bm25=bm25,
         vectors=vectors,
-        counts=Counts(
-            documents=sum(ref.counts["documents"] for ref in passages),
-            chunks=sum(ref.counts["chunks"] for ref in passages),
-            parents=sum(ref.counts["parents"] for ref in passages),
-        ),
+        counts=count(passages),
+    )
+
+
+def layout_digest(catalog: str, bm25: str, vectors: VectorStoreRef, parts: Mapping[Stage, Sequence[PartRef]]) -> str:
+    """Return the digest of the keys of all that a snapshot names."""
+    keys = (ref.key for stage in STAGES for ref in parts[stage])
+    return digest("layout", catalog, bm25, vectors.collection, *keys)[:32]
+
+
+def count(passages: Sequence[PartRef]) -> Counts:
+    """Return what the passages of all shards hold."""
+    return Counts(
+        documents=sum(ref.counts["documents"] for ref in passages),
+        chunks=sum(ref.counts["chunks"] for ref in passages),
+        parents=sum(ref.counts["parents"] for ref in passages),
     )
 
 
@@ -190,7 +200,8 @@ def _enforce_stated(lake: Lake, parent: Snapshot | None, snapshot: Snapshot) -> 
     """
     columns = ["doc_id", "granted", "stated_groups", "groups"]
     now = read_catalog(lake, snapshot.catalog, "documents", columns)
-    before = now.clear() if parent is None else read_catalog(lake, parent.catalog, "documents", columns)
+    same = parent is not None and parent.config_digests["passages"] == snapshot.config_digests["passages"]
+    before = now.clear() if parent is None or not same else read_catalog(lake, parent.catalog, "documents", columns)
     changed = now.filter(pl.col("granted").is_null()).join(before, on=columns, how="anti", nulls_equal=True)
     enforce(
         lake,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -32,9 +34,14 @@ def _compute(space: Workspace, job: ShardJob, key: str, contexts: PartRef) -> Pa
     for digest in missing:
         terms[digest] = analyzer.terms(texts[digest])
         tick("tokens")
-    digests = sorted(texts)
-    part = pa.table([pa.array(digests, pa.string()), _as_lists([terms[name] for name in digests])], schema=TOKENS)
+    part = term_table({name: terms[name] for name in texts})
     return lake.write_part(describe_terms(space.stages["tokens"], job.shard, key, part, len(missing)), part)
+
+
+def term_table(terms: Mapping[str, list[str]]) -> pa.Table:
+    """Return the table of TOKENS of the terms of each embedded text, by its digest. It holds no other term."""
+    digests = sorted(terms)
+    return pa.table([pa.array(digests, pa.string()), _as_lists([terms[name] for name in digests])], schema=TOKENS)
 
 
 def describe_terms(config: str, shard: int, key: str, table: pa.Table, computed: int = 0) -> PartRef:
