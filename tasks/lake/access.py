@@ -71,6 +71,8 @@ def _stamp(lake: Lake, key: str) -> tuple[int, ...] | None:
         found = lake.storage.local(key).stat()
     except FileNotFoundError:
         return None
+    except OSError as error:  # Unreadable is not absent.
+        raise _damaged(lake, key) from error
     return found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_size
 
 

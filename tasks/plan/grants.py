@@ -13,7 +13,7 @@ Rules win over sidecars. Where neither speaks, nothing is granted and the docume
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -108,6 +108,8 @@ def grant(target: pl.DataFrame, rules: Sequence[AccessRule], sidecars: Mapping[s
         sidecars: by source, of those that were listed. Those of a source that was not listed are not known, so that
             what was granted before stays.
     """
+    if not rules and not any(one.granted for one in sidecars.values()):
+        return target.with_columns(granted=pl.when(pl.col("action") == "carried").then(pl.col("was_granted")))
     patterns = [(compile_glob(rule.match), canonical(rule.groups)) for rule in rules]
 
     def one(source: str, uri: str, action: str, before: str | None) -> str | None:
@@ -121,21 +123,26 @@ def grant(target: pl.DataFrame, rules: Sequence[AccessRule], sidecars: Mapping[s
     return target.with_columns(granted=pl.Series([one(*row) for row in rows], dtype=pl.String))
 
 
-def known_groups(target: pl.DataFrame) -> dict[str, Groups | None]:
-    """Return, by doc_id, the groups that count for each document of a target as far as is known before it is read.
+def known_groups(target: pl.DataFrame) -> dict[str, Groups]:
+    """Return, by doc_id, the groups of those documents that have some, as far as is known before they are read.
 
     Args:
         target: columns doc_id, granted, and ``was_stated`` of the published row.
     """
-    rows = target.select("doc_id", "granted", "was_stated").iter_rows()
-    return {doc_id: effective(granted, stated) for doc_id, granted, stated in rows}
+    some = target.filter(pl.col("granted").is_not_null() | pl.col("was_stated").is_not_null())
+    rows = some.select("doc_id", "granted", "was_stated").iter_rows()
+    found = {doc_id: effective(granted, stated) for doc_id, granted, stated in rows}
+    return {doc_id: groups for doc_id, groups in found.items() if groups is not None}
 
 
-def enforce(lake: Lake, now: Mapping[str, Groups | None], had_groups: frozenset[str], *, in_use: bool) -> None:
+def enforce(
+    lake: Lake, groups: Mapping[str, Groups], documents: Collection[str], had_groups: Collection[str], *, in_use: bool
+) -> None:
     """Write the groups that count now into today's access; documents that are not named stay as they are.
 
     Args:
-        now: by doc_id.
+        groups: by doc_id.
+        documents: all that are meant; those that are not in ``groups`` have none.
         had_groups: documents that are published with groups. One that has lost all of them is open to nobody while
             others have some, and that is a revocation too.
         in_use: any document has groups.
@@ -144,13 +151,12 @@ def enforce(lake: Lake, now: Mapping[str, Groups | None], had_groups: frozenset[
         return
 
     def change(table: Table) -> Table:
-        for doc_id, groups in now.items():
-            if groups is not None:
-                table[doc_id] = groups
-            elif in_use and (doc_id in table or doc_id in had_groups):
+        bare = set(documents) - groups.keys()
+        for doc_id in bare & (table.keys() | set(had_groups)):
+            if in_use:
                 table[doc_id] = NOBODY
             else:
                 table.pop(doc_id, None)
-        return table
+        return table | dict(groups)
 
     change_groups(lake, change)

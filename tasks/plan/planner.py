@@ -120,10 +120,9 @@ def make_plan(
     target = pl.concat([*found.target, carried]).join(before, on="doc_id", how="left").sort("doc_id")
     target = grant(target, config.access.rules, found.sidecars)
     groups = known_groups(target)
-    restricted = sum(allowed is not None for allowed in groups.values())
     if not options.dry_run:
-        had = frozenset(published.filter(pl.col("groups").is_not_null())["doc_id"])
-        enforce(lake, groups, had, in_use=restricted > 0)
+        had = published.filter(pl.col("groups").is_not_null())["doc_id"].to_list()
+        enforce(lake, groups, target["doc_id"].to_list(), had, in_use=bool(groups))
     _guard(found, published, options)
     migrates = _migration(snapshot, stages, target, options)
     damage = find_damage(lake, config, snapshot) if snapshot else NO_DAMAGE
@@ -145,7 +144,7 @@ def make_plan(
         ),
         migrates=migrates,
         damaged=damage.keys,
-        restricted=restricted,
+        restricted=len(groups),
     )
 
 

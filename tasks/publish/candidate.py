@@ -203,12 +203,11 @@ def _enforce_stated(lake: Lake, parent: Snapshot | None, snapshot: Snapshot) -> 
     same = parent is not None and parent.config_digests["passages"] == snapshot.config_digests["passages"]
     before = now.clear() if parent is None or not same else read_catalog(lake, parent.catalog, "documents", columns)
     changed = now.filter(pl.col("granted").is_null()).join(before, on=columns, how="anti", nulls_equal=True)
+    some = changed.filter(pl.col("groups").is_not_null())
     enforce(
         lake,
-        {
-            doc_id: None if groups is None else tuple(groups)
-            for doc_id, groups in changed["doc_id", "groups"].iter_rows()
-        },
-        frozenset(before.filter(pl.col("groups").is_not_null())["doc_id"]),
-        in_use=now["groups"].is_not_null().any(),
+        {doc_id: tuple(groups) for doc_id, groups in some.select("doc_id", "groups").iter_rows()},
+        changed["doc_id"].to_list(),
+        before.filter(pl.col("groups").is_not_null())["doc_id"].to_list(),
+        in_use=bool(now["groups"].is_not_null().any()),
     )

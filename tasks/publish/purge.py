@@ -227,7 +227,9 @@ def _forget(lake: Lake, stone: Tombstone) -> None:
     """Take the document out of hints and of today's groups."""
     hints = lake.read_frame(hints_key(stone.source))
     if hints is not None:
-        remember_hints(lake, stone.source, hints.filter(pl.col("uri") != stone.uri).rechunk())
+        others = hints.filter(pl.col("uri") != stone.uri)
+        # Row by row: a filtered frame shares its buffers with the rows that are gone, and writes them too.
+        remember_hints(lake, stone.source, pl.DataFrame(others.rows(), schema=others.schema, orient="row"))
     change_groups(lake, lambda table: {doc_id: groups for doc_id, groups in table.items() if doc_id != stone.doc_id})
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = ("index", "search", "ask", "show", "status", "doctor", "evaluate")
+COMMANDS = ("index", "search", "ask", "show", "status", "doctor", "evaluate", "purge")
 QUESTION = "How long is the warranty of a Limpet 20?"
 GOLDEN = ROOT / "data" / "golden.jsonl"
 REPORT_KEYS = {

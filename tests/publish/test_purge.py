@@ -208,6 +208,16 @@ def test_why_it_could_not_be_indexed_is_forgotten(tmp_path: Path) -> None:
     assert ailments(docs) == {} and plan_of(docs).nothing_to_do
 
 
+def test_its_name_is_left_with_the_tombstone_only(tmp_path: Path) -> None:
+    uri = "a-name-that-is-longer-than-a-cell-zyxquokka.md"
+    many = {f"a-name-that-is-longer-than-a-cell-{number}.md": f"# {number}\n\nText {number}.\n" for number in range(60)}
+    docs = make_corpus(tmp_path / "docs", many | {uri: "# A\n\nThe words of it are few.\n"})
+    run(docs)
+    lake = lake_beside(docs)
+    erase(lake, uri)
+    assert [name for name in holding(lake) if not name.startswith("milvus.db")] == ["access/tombstones.json"]
+
+
 def test_a_copy_is_another_document(docs: Path) -> None:
     make_corpus(docs, OTHERS | {"secret.md": SECRET, "copy.md": SECRET})
     run(docs)
