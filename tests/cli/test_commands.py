@@ -27,6 +27,7 @@ REPORT_KEYS = {
     "seconds",
     "skipped",
     "left_out",
+    "denied",
     "failed",
     "published",
 }
