@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 from json import dumps
 from pathlib import Path
 from types import FrameType
@@ -78,14 +79,15 @@ def _collection(name: str) -> str:
 def _asked(question: str, command: str) -> str:
     if not question.strip():
         raise UsageError("the question is empty", hint=f'say what to look for: `glossator {command} "WORDS"`')
-    return question
+    # As typed, whatever the locale makes of its bytes.
+    return os.fsencode(question).decode("utf-8", "replace")
 
 
 def _json(value: Any) -> None:
-    """Print a pydantic model, a dataclass or plain data as JSON."""
+    """Print a pydantic model, a dataclass or plain data as JSON, in UTF-8 whatever the terminal takes (RFC 8259)."""
     from pydantic import TypeAdapter
 
-    sys.stdout.write(TypeAdapter(Any).dump_json(value, indent=2, fallback=str).decode() + "\n")
+    sys.stdout.buffer.write(TypeAdapter(Any).dump_json(value, indent=2, fallback=str) + b"\n")
 
 
 @app.callback()
@@ -291,6 +293,9 @@ def evaluate(
 
 def main() -> None:
     """Run the command line; translate errors into one line and an exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # A terminal that cannot show a character shows its number.
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = app(prog_name="glossator", standalone_mode=False)
         if code == INTERRUPTED:  # Typer makes it of KeyboardInterrupt.
@@ -316,7 +321,9 @@ def main() -> None:
 
 
 def _complain(line: str) -> None:
-    err.print(f"glossator: {line}", markup=False, soft_wrap=True)
+    from query.layout import printable
+
+    err.print(f"glossator: {printable(line)}", markup=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,12 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
+_MARKS = {
+    **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"},
+    0x7F: 0x2421,
+    **dict.fromkeys(range(0x80, 0xA0), 0xFFFD),
+}
+
 
 def hanging(console: Console, text: str | Text, indent: int, head: str | Text = "") -> None:
     """Print ``text`` wrapped, each line ``indent`` columns in, with ``head`` in the first line's indent."""
@@ -24,7 +30,15 @@ def hanging(console: Console, text: str | Text, indent: int, head: str | Text = 
 
 
 def _styled(text: str | Text) -> Text:
-    return text.copy() if isinstance(text, Text) else Text(text)
+    styled = text.copy() if isinstance(text, Text) else Text(text)
+    styled.plain = printable(styled.plain)
+    return styled
+
+
+def printable(text: str) -> str:
+    """Return ``text`` with its control characters (ECMA-48) as marks of the same number: names and documents come from
+    anywhere, and an escape sequence would be obeyed by the terminal. Tabs and line ends stay."""
+    return text.translate(_MARKS)
 
 
 def counted(number: int, noun: str) -> str:

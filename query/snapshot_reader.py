@@ -3,6 +3,9 @@
 The *catalog* lists every document and chunk of the snapshot, sorted by id; a chunk's place in it (its **row**) is
 what the lexical index, filters and fusion speak of. *Passages* hold texts, spans and vectors per shard and are opened
 when first needed. All files are memory-mapped: opening takes milliseconds, and ten passages a few more.
+
+Sizes are checked when a file is opened. Bytes are not, since that would read everything; instead whatever is shown of
+a chunk and its document is compared with their digests, so that damage may hide a passage but never misquotes one.
 """
 
 from __future__ import annotations
@@ -13,15 +16,18 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from schemas.errors import UsageError
+from schemas.identity import document_id, embedded_digest, embedded_text, metadata_digest
+from schemas.rows import metadata_of
 from schemas.snapshot import Snapshot
 from schemas.tables import CATALOG_CHUNKS, CATALOG_DOCUMENTS, PASSAGE_CHUNKS, PASSAGE_DOCUMENTS, PASSAGE_PARENTS
-from tasks.lake.lake import Corrupt, Lake, rebuild_hint
+from tasks.lake.lake import Corrupt, Lake, first_line, rebuild_hint
 from tasks.publish.bm25 import Bm25Index
 
 _TEXTS_KEPT = 32
@@ -96,10 +102,15 @@ class _Shard:
     """The passages of one shard."""
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.documents = _mapped(folder / "documents.arrow", PASSAGE_DOCUMENTS)
         self.parents = _mapped(folder / "parents.arrow", PASSAGE_PARENTS)
         self.chunks = _mapped(folder / "chunks.arrow", PASSAGE_CHUNKS)
         self.vectors = _mapped_vectors(folder / "vectors.npy", len(self.chunks))
+
+    def of_document(self, column: str, row: int) -> Any:
+        """Return one value of a document of the shard."""
+        return _value(self.documents.column(column), row, self.folder / "documents.arrow")
 
 
 class SnapshotReader:
@@ -117,10 +128,16 @@ class SnapshotReader:
         counts = self.snapshot.counts
         if (len(self._documents), len(self._chunks)) != (counts.documents, counts.chunks):
             raise Corrupt(f"the catalog {folder} is not that of snapshot {name}", hint=rebuild_hint(folder))
+        self._folder = folder
         self._ids = self._chunks.column("chunk_id")
         self._document_of, self._shard_of, self._row_of = (
             self._chunks.column(column).to_numpy() for column in ("document", "shard", "row")
         )
+        # Numpy and Arrow would take a negative or too large row for another one's.
+        if counts.chunks and not (
+            0 <= self._document_of.min() <= self._document_of.max() < counts.documents and self._row_of.min() >= 0
+        ):
+            raise _damaged(folder / "chunks.arrow", "it points outside the catalog")
         self._keys = {ref.shard: ref.key for ref in self.snapshot.parts.get("passages", ())}
         self._shards: dict[int, _Shard] = {}
         self._lock = Lock()
@@ -147,14 +164,8 @@ class SnapshotReader:
 
     def row(self, chunk_id: str) -> int | None:
         """Return the row of a chunk, None where the snapshot does not hold it."""
-        low, high = 0, len(self._ids)
-        while low < high:
-            middle = (low + high) // 2
-            if self._ids[middle].as_py() < chunk_id:
-                low = middle + 1
-            else:
-                high = middle
-        return low if low < len(self._ids) and self._ids[low].as_py() == chunk_id else None
+        row = bisect_left(range(self.size), chunk_id, key=self.chunk_id)
+        return row if row < self.size and self.chunk_id(row) == chunk_id else None
 
     def find(self, prefix: str) -> Passage:
         """Return the passage whose id begins with ``prefix``.
@@ -174,7 +185,7 @@ class SnapshotReader:
 
     def chunk_id(self, row: int) -> str:
         """Return the id of the chunk of a row."""
-        return str(self._ids[row].as_py())
+        return str(_value(self._ids, row, self._folder / "chunks.arrow"))
 
     def documents(self) -> pa.Table:
         """Return the catalog of documents (CATALOG_DOCUMENTS), mapped."""
@@ -187,10 +198,16 @@ class SnapshotReader:
 
     def document(self, row: int) -> Document:
         """Return what is known of the document of a catalog row."""
-        values = self._documents.slice(row, 1).to_pylist()[0]
+        values = _values(self._documents, row, self._folder / "documents.arrow")
         shard = self._shard(values["shard"])
-        if shard.documents.column("doc_id")[values["row"]].as_py() != values["doc_id"]:
+        if shard.of_document("doc_id", values["row"]) != values["doc_id"]:
             raise self._foreign(values["shard"])
+        pages = tuple(shard.of_document("pages", values["row"]) or ())
+        if (
+            document_id(values["source"], values["uri"]) != values["doc_id"]
+            or metadata_digest(metadata_of(values), pages) != values["metadata_digest"]
+        ):
+            raise _damaged(self._folder / "documents.arrow", "a document is not what its digests say")
         return Document(
             row=row,
             doc_id=values["doc_id"],
@@ -201,7 +218,7 @@ class SnapshotReader:
             language=values["language"],
             tags=tuple(values["tags"] or ()),
             date=values["date"],
-            pages=tuple(shard.documents.column("pages")[values["row"]].as_py() or ()),
+            pages=pages,
             flags=tuple(values["flags"] or ()),
         )
 
@@ -211,29 +228,35 @@ class SnapshotReader:
 
     def _read_text(self, row: int) -> str:
         shard = self._shard(self._documents.column("shard")[row].as_py())
-        return str(shard.documents.column("text")[self._documents.column("row")[row].as_py()].as_py())
+        return str(shard.of_document("text", self._documents.column("row")[row].as_py()))
 
     # --- passages --------------------------------------------------------------------------------------------------
 
     def passage(self, row: int) -> Passage:
         """Return the chunk of a catalog row with its words."""
         number = int(self._shard_of[row])
-        values = self._shard(number).chunks.slice(int(self._row_of[row]), 1).to_pylist()
-        if not values or values[0]["chunk_id"] != self.chunk_id(row):
+        shard = self._shard(number)
+        if self._row_of[row] >= len(shard.chunks):
             raise self._foreign(number)
-        chunk = values[0]
+        chunk = _values(shard.chunks, int(self._row_of[row]), shard.folder / "chunks.arrow")
+        if chunk["chunk_id"] != self.chunk_id(row):
+            raise self._foreign(number)
         document = self.document(int(self._document_of[row]))
+        context = chunk["context"] or ""
+        text = self._text(document.row)[chunk["start"] : chunk["end"]]
+        if embedded_digest(embedded_text(context, text)) != chunk["embedded_digest"]:
+            raise _damaged(shard.folder, "the words of a chunk are not what their digest says")
         return Passage(
             row=row,
             chunk_id=chunk["chunk_id"],
-            text=self._text(document.row)[chunk["start"] : chunk["end"]],
+            text=text,
             start=chunk["start"],
             end=chunk["end"],
             breadcrumb=tuple(chunk["breadcrumb"] or ()),
             page_from=chunk["page_from"],
             page_to=chunk["page_to"],
             kind=chunk["kind"],
-            context=chunk["context"] or "",
+            context=context,
             index=chunk["index"],
             total=chunk["total"],
             document=document,
@@ -242,8 +265,8 @@ class SnapshotReader:
     def parent(self, passage: Passage) -> Parent:
         """Return the section that contains a passage."""
         shard = self._shard(int(self._shard_of[passage.row]))
-        chunk_row = int(self._row_of[passage.row])
-        values = shard.parents.slice(shard.chunks.column("parent")[chunk_row].as_py(), 1).to_pylist()[0]
+        number = shard.chunks.column("parent")[int(self._row_of[passage.row])].as_py()
+        values = _values(shard.parents, number, shard.folder / "parents.arrow")
         return Parent(
             text=self._text(passage.document.row)[values["start"] : values["end"]],
             start=values["start"],
@@ -304,8 +327,8 @@ def _mapped(path: Path, schema: pa.Schema) -> pa.Table:
     try:
         with pa.memory_map(str(path)) as file:
             table = pa.ipc.open_file(file).read_all()
-    except (OSError, pa.ArrowInvalid) as error:
-        raise Corrupt(f"{path} is damaged ({error})", hint=rebuild_hint(path.parent)) from error
+    except (OSError, pa.ArrowException) as error:
+        raise _damaged(path, error) from error
     if not table.schema.equals(schema):
         raise Corrupt(f"{path} has other columns than this version reads", hint=rebuild_hint(path.parent))
     return table
@@ -315,7 +338,7 @@ def _mapped_vectors(path: Path, rows: int) -> npt.NDArray[np.float32]:
     try:
         vectors = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise Corrupt(f"{path} is damaged ({error})", hint=rebuild_hint(path.parent)) from error
+        raise _damaged(path, error) from error
     if vectors.ndim != 2 or len(vectors) != rows or vectors.dtype != np.float32:
         raise Corrupt(
             f"{path} holds {vectors.shape} {vectors.dtype}, not a vector for each of {rows} chunks",
@@ -323,3 +346,23 @@ def _mapped_vectors(path: Path, rows: int) -> npt.NDArray[np.float32]:
         )
     plain: npt.NDArray[np.float32] = vectors.view(np.ndarray)
     return plain
+
+
+def _value(column: pa.ChunkedArray, row: int, path: Path) -> Any:
+    """Return one value of a mapped column, checked first: Arrow follows any offset, to whatever lies there."""
+    try:
+        one = column.slice(row, 1)
+        one.validate(full=True)
+        return one[0].as_py()
+    except (pa.ArrowException, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise _damaged(path, error) from error
+
+
+def _values(table: pa.Table, row: int, path: Path) -> dict[str, Any]:
+    """Return one row of a mapped table, checked first."""
+    return {name: _value(table.column(name), row, path) for name in table.column_names}
+
+
+def _damaged(path: Path, why: object) -> Corrupt:
+    folder = path if path.is_dir() else path.parent
+    return Corrupt(f"{path} is damaged ({first_line(why)})", hint=rebuild_hint(folder))

@@ -24,6 +24,8 @@ from schemas.identity import digest
 
 ENV_PREFIX = "GLOSSATOR__"
 CONFIG_FILE = "glossator.toml"
+SMALLEST_CHILD = 16
+"""Tokens; what is smaller says nothing that could be found again."""
 
 
 def operational(default: Any = ..., **field: Any) -> Any:
@@ -64,7 +66,9 @@ class ChunkConfig(Section):
     """Text to parents and children. Sizes are tokens of the embedding model."""
 
     strategy: Literal["structure"] = Field("structure", description="How a text is divided.")
-    child_tokens: int = Field(180, ge=16, description="Largest child (chunk); must leave room for the context.")
+    child_tokens: int = Field(
+        180, ge=SMALLEST_CHILD, description="Largest child (chunk); must leave room for the context."
+    )
     parent_tokens: int = Field(1_500, ge=64, description="Largest parent (section).")
 
 
@@ -212,7 +216,7 @@ def _assign(values: dict[str, Any], path: Sequence[str], value: str, where: str)
         raise UsageError(f"{where}: {path[-1]} is set both as a value and as a section")
     try:
         values[path[-1]] = json.loads(value)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):  # Not JSON, or too long or deep for Python's reader: the model judges it.
         values[path[-1]] = value
 
 

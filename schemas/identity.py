@@ -126,6 +126,11 @@ def tags_id(tags: Iterable[str]) -> int:
     return set_id("tags", members) if members else 0
 
 
+def embedded_text(context: str, chunk: str) -> str:
+    """Return what is embedded and indexed for a chunk: its context, a blank line, the chunk."""
+    return f"{context}\n\n{chunk}" if context else chunk
+
+
 def embedded_digest(embedded: str) -> str:
     """Return the digest of an embedded text: what tokens are cached under, whatever the model."""
     return digest("embedded", embedded)[:KEY_LENGTH]

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from schemas.documents import Span
 from schemas.errors import GlossatorError
-from schemas.identity import chunk_id, digest_rows, embedded_digest, part_key
+from schemas.identity import chunk_id, digest_rows, embedded_digest, embedded_text, part_key
 from schemas.rows import metadata_of, span_of
 from schemas.snapshot import PartRef
 from schemas.tables import CONTEXTS
@@ -28,7 +28,6 @@ from tasks.progress import expect, tick
 from tasks.step import lake_of, parts_step
 
 Row = dict[str, Any]
-SEPARATOR = "\n\n"
 
 
 def _key(space: Workspace, job: ShardJob, loaded: PartRef, chunked: PartRef) -> str:
@@ -121,7 +120,7 @@ def _embedded(place: _Place, tokenizer: Tokenizer, space: Workspace) -> tuple[st
     limit = config.reserve_tokens if config.mode == "structural" else 0
     while True:
         context = place.context(tokenizer, limit) if limit > 0 else ""
-        embedded = f"{context}{SEPARATOR}{chunk}" if context else chunk
+        embedded = embedded_text(context, chunk)
         tokens = tokenizer.count(embedded)
         if tokens <= room:
             return context, embedded

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from schemas.documents import Span
 from tasks.chunk.titles import plain_title
@@ -123,9 +124,11 @@ def _is_delimiter_row(line: str) -> bool:
     return "-" in line and ("|" in line or ":" in line) and _DELIMITERS.match(line) is not None
 
 
-def _cells(row: str) -> list[str]:
+@lru_cache(maxsize=16)
+def _cells(row: str) -> tuple[str, ...]:
+    """Return the words of a row's cells; cached, since every chunk of a table asks for the same header."""
     cells = (plain_title(cell.strip()) for cell in _UNESCAPED_BAR.split(row))
-    return [cell for cell in cells if cell]
+    return tuple(cell for cell in cells if cell)
 
 
 def _path(title: str | None, span: Span, chunk: str) -> list[str]:
@@ -208,7 +211,11 @@ def _shorten(entry: str, tokenizer: Tokenizer, limit: int) -> str:
 
 def _fill(head: str, items: Sequence[str], separator: str, fits: Callable[[str], bool]) -> str:
     """Return ``head`` and as many of the first ``items`` as fit, "" where not even one does."""
-    low, high = 0, len(items)
+    # From small to large: of 20,000 columns or names a handful fits, and nobody tokenises all of them each time.
+    low, high = 0, min(1, len(items))
+    while low < high and fits(head + separator.join(items[:high])):
+        low, high = high, min(2 * high, len(items))
+    high = max(low, high - 1)
     while low < high:
         middle = (low + high + 1) // 2
         if fits(head + separator.join(items[:middle])):

@@ -96,7 +96,7 @@ class Lake:
 
     def _corrupt(self, path: str, error: Exception) -> Corrupt:
         return Corrupt(
-            f"{self.storage.local(path)} is damaged ({error})",
+            f"{self.storage.local(path)} is damaged ({first_line(error)})",
             hint="delete that file and run `glossator index` again: it is computed anew",
         )
 
@@ -222,6 +222,11 @@ class Lake:
         buffer = io.BytesIO()
         frame.write_ipc(buffer, compression="uncompressed")
         self.storage.write(key, buffer.getvalue())
+
+
+def first_line(error: object) -> str:
+    """Return the first line of an error's words; some libraries write a paragraph."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def rebuild_hint(folder: Path) -> str:

@@ -24,6 +24,9 @@ NESTING_CUT = "nesting-cut"
 # The WHATWG standard looks for the declaration in the first 1,024 bytes; sites put it later.
 _DECLARATION_BYTES = 4_096
 _CHARSET = re.compile(rb"<(?:meta|\?xml)[^>]*?(?:charset|encoding)\s*=\s*[\"']?\s*([A-Za-z0-9_:.-]+)", re.IGNORECASE)
+_LONG_TAG = re.compile(r"<[A-Za-z][^>]{65536,}+")
+_QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
+_MAX_ATTRIBUTES = 5_000
 _DATES = (
     "article:published_time", "datepublished", "dc.date", "dcterms.date", "dcterms.created", "date", "dc.date.issued",
 )  # fmt: skip
@@ -34,6 +37,7 @@ def load_html(data: bytes, uri: str) -> LoadedDocument:
     declared = _CHARSET.search(data[:_DECLARATION_BYTES])
     decoded = decode(data, uri, declared[1].decode("ascii") if declared else None)
     refuse_binary(decoded.text, uri)
+    _refuse_attributes(decoded.text, uri)
     root, flags = _parse(normalise(decoded.text), uri)
     if root is None:
         return LoadedDocument(text="", metadata=Metadata(type="html"), flags=(*decoded.flags, *flags))
@@ -53,6 +57,16 @@ def load_html(data: bytes, uri: str) -> LoadedDocument:
     if content.whole_body:
         flags = (*flags, WHOLE_BODY)
     return LoadedDocument(text=text, metadata=metadata, flags=(*decoded.flags, *flags))
+
+
+def _refuse_attributes(text: str, uri: str) -> None:
+    """Raise PermanentError where an element has attributes without end: libxml2 compares each with all before it."""
+    for tag in _LONG_TAG.finditer(text):
+        attributes = len(_QUOTED.sub("", tag[0]).split())
+        if attributes > _MAX_ATTRIBUTES:
+            raise PermanentError(
+                f"one element has {attributes:,} attributes", document=uri, hint="check how the page was written"
+            )
 
 
 def _parse(text: str, uri: str) -> tuple[HtmlElement | None, tuple[str, ...]]:

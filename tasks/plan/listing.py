@@ -15,7 +15,7 @@ import polars as pl
 from schemas.errors import GlossatorError, PermanentError
 from schemas.identity import content_digest, document_id
 from schemas.snapshot import Failure
-from tasks.lake.lake import Lake
+from tasks.lake.lake import Corrupt, Lake
 from tasks.plan.source import Listing, Source
 
 RACY_NS = 2_000_000_000
@@ -87,7 +87,10 @@ def remember_hints(lake: Lake, source: str, table: pl.DataFrame) -> None:
 
 
 def _read_hints(lake: Lake, source: str) -> pl.DataFrame:
-    hints = lake.read_frame(hints_key(source))
+    try:
+        hints = lake.read_frame(hints_key(source))
+    except Corrupt:  # Disposable: every file is hashed again, and the hints are written anew.
+        hints = None
     return pl.DataFrame(schema=_HINTS) if hints is None or dict(hints.schema) != _HINTS else hints
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from pydantic import TypeAdapter
+
 from schemas.identity import digest
 from schemas.snapshot import STAGES, Failure, Record, Stage
-from tasks.lake.lake import Lake
+from tasks.lake.lake import Corrupt, Lake, first_line
 
 KEY = "state/failures.json"
 
@@ -20,11 +22,21 @@ class Quarantined(Record):
     attempts: int = 1
 
 
+_ITEMS = TypeAdapter(list[Quarantined])
+
+
 def read_quarantine(lake: Lake) -> dict[str, Quarantined]:
     """Return what is quarantined, by doc_id."""
     if not lake.storage.exists(KEY):
         return {}
-    return {item.failure.doc_id: item for item in (Quarantined.model_validate(row) for row in lake.read_json(KEY))}
+    try:
+        items = _ITEMS.validate_json(lake.storage.read(KEY))
+    except ValueError as error:
+        raise Corrupt(
+            f"{lake.storage.local(KEY)} is damaged ({first_line(error)})",
+            hint="delete that file and run `glossator index` again: what fails is found again",
+        ) from error
+    return {item.failure.doc_id: item for item in items}
 
 
 def write_quarantine(lake: Lake, items: Iterable[Quarantined]) -> None:

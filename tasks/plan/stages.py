@@ -6,7 +6,7 @@ a stage's output changes, its version must change: a golden-output test holds us
 
 from __future__ import annotations
 
-from schemas.config import Config
+from schemas.config import SMALLEST_CHILD, Config
 from schemas.errors import UsageError
 from schemas.identity import digest
 from schemas.snapshot import Stage
@@ -16,6 +16,7 @@ from tasks.contextualize.structural import STRUCTURAL_VERSION
 from tasks.embed.model import fingerprint, locate_model, model_identity
 from tasks.embed.tokenizer import open_tokenizer
 from tasks.lake.lake import Lake
+from tasks.lake.storage import NotFound
 from tasks.load.loader import LOADER_VERSION
 from tasks.tokens.analyzer import ANALYZER_VERSION
 
@@ -56,9 +57,8 @@ def stamp_model(lake: Lake, config: Config, *, remember: bool = True) -> ModelSt
     """
     files = locate_model(config.embed.model)
     key = f"state/models/{digest(fingerprint(files), config.embed.result_digest())[:32]}.json"
-    if lake.storage.exists(key):
-        stamp = ModelStamp.model_validate(lake.read_json(key))
-    else:
+    stamp = _remembered(lake, key)
+    if stamp is None:
         tokenizer = open_tokenizer(files)
         stamp = ModelStamp(
             name=files.name,
@@ -73,6 +73,19 @@ def stamp_model(lake: Lake, config: Config, *, remember: bool = True) -> ModelSt
     if needed > stamp.window:
         raise UsageError(
             f"chunk.child_tokens + context.reserve_tokens is {needed}, but {stamp.name} takes {stamp.window} tokens",
-            hint=f"set chunk.child_tokens to at most {stamp.window - config.context.reserve_tokens}",
+            hint=_smaller(stamp.window - config.context.reserve_tokens),
         )
     return stamp
+
+
+def _smaller(room: int) -> str:
+    if room >= SMALLEST_CHILD:
+        return f"set chunk.child_tokens to at most {room}"
+    return "lower context.reserve_tokens, or shorten embed.passage_prompt: they leave no room for a chunk"
+
+
+def _remembered(lake: Lake, key: str) -> ModelStamp | None:
+    try:
+        return ModelStamp.model_validate_json(lake.storage.read(key))
+    except (NotFound, ValueError):  # Disposable: a damaged one is written anew.
+        return None

@@ -30,7 +30,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from schemas.config import Bm25Config
 from schemas.errors import GlossatorError
-from tasks.lake.lake import Corrupt, ipc_bytes, rebuild_hint
+from tasks.lake.lake import Corrupt, first_line, ipc_bytes, rebuild_hint
 from tasks.tokens.analyzer import ANALYZER_VERSION
 
 BM25_VERSION = 1
@@ -159,12 +159,14 @@ class Bm25Index:
 
     def __init__(
         self,
+        folder: Path,
         settings: Bm25Settings,
         vocabulary: pa.LargeStringArray,
         data: npt.NDArray[np.float32],
         indices: npt.NDArray[np.int32],
         indptr: npt.NDArray[np.int64],
     ) -> None:
+        self._folder = folder
         self.settings = settings
         self.size = settings.documents
         self.vocabulary = vocabulary
@@ -188,8 +190,8 @@ class Bm25Index:
             data = _mapped(folder / DATA, np.float32)
             indices = _mapped(folder / INDICES, np.int32)
             indptr = _mapped(folder / INDPTR, np.int64)
-        except (OSError, ValueError, KeyError, EOFError, ValidationError, pa.ArrowInvalid) as error:
-            raise _damaged(folder, str(error)) from error
+        except (OSError, ValueError, KeyError, EOFError, ValidationError, pa.ArrowException) as error:
+            raise _damaged(folder, error) from error
         built_by = (settings.bm25_version, settings.analyzer_version, settings.config_digest)
         if built_by != (BM25_VERSION, ANALYZER_VERSION, settings.config.result_digest()):
             raise GlossatorError(
@@ -198,26 +200,39 @@ class Bm25Index:
                 hint="run `glossator index --migrate`",
             )
         vocabulary = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-        index = cls(settings, vocabulary, data, indices, indptr)
+        index = cls(folder, settings, vocabulary, data, indices, indptr)
         if not index._is_whole():
             raise _damaged(folder, "its arrays do not fit together")
         return index
 
     def _is_whole(self) -> bool:
-        return len(self.vocabulary) == self.settings.terms == len(self._indptr) - 1 and len(self._data) == len(
-            self._indices
-        ) == self.settings.entries == int(self._indptr[-1])
+        sizes = (len(self.vocabulary), len(self._indptr) - 1, len(self._data), len(self._indices))
+        terms, entries = self.settings.terms, self.settings.entries
+        holding = np.diff(self._indptr)
+        return (
+            sizes == (terms, terms, entries, entries)
+            and (int(self._indptr[0]), int(self._indptr[-1])) == (0, entries)
+            and (terms == 0 or 0 < holding.min() <= holding.max() <= self.size)
+        )
+
+    def _term(self, number: int) -> str:
+        one = self.vocabulary.slice(number, 1)
+        try:
+            one.validate(full=True)  # Arrow follows any offset, to whatever lies there.
+        except pa.ArrowException as error:
+            raise _damaged(self._folder, error) from error
+        return str(one[0].as_py())
 
     def _column(self, term: str) -> tuple[int, int]:
         """Return begin and end of a term's entries; equal where no document has it."""
         low, high = 0, len(self.vocabulary)
         while low < high:
             middle = (low + high) // 2
-            if self.vocabulary[middle].as_py() < term:
+            if self._term(middle) < term:
                 low = middle + 1
             else:
                 high = middle
-        if low == len(self.vocabulary) or self.vocabulary[low].as_py() != term:
+        if low == len(self.vocabulary) or self._term(low) != term:
             return 0, 0
         return int(self._indptr[low]), int(self._indptr[low + 1])
 
@@ -247,7 +262,10 @@ class Bm25Index:
         scores = np.zeros(self.size, dtype=np.float32)
         for term, count in sorted(Counter(terms).items()):
             begin, end = self._column(term)
-            scores[self._indices[begin:end]] += self._data[begin:end] * np.float32(count)
+            try:
+                scores[self._indices[begin:end]] += self._data[begin:end] * np.float32(count)
+            except IndexError as error:
+                raise _damaged(self._folder, error) from error
         return scores
 
     def top(
@@ -280,5 +298,5 @@ def _mapped(path: Path, kind: type[Number]) -> npt.NDArray[Number]:
     return plain
 
 
-def _damaged(folder: Path, why: str) -> Corrupt:
-    return Corrupt(f"the BM25 index {folder} is damaged ({why})", hint=rebuild_hint(folder))
+def _damaged(folder: Path, why: object) -> Corrupt:
+    return Corrupt(f"the BM25 index {folder} is damaged ({first_line(why)})", hint=rebuild_hint(folder))

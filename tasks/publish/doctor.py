@@ -16,11 +16,10 @@ import numpy.typing as npt
 import polars as pl
 
 from schemas.errors import GlossatorError
-from schemas.identity import chunk_id, embedded_digest
+from schemas.identity import chunk_id, embedded_digest, embedded_text
 from schemas.rows import metadata_of
 from schemas.snapshot import PartRef, Record, Snapshot
 from schemas.work import Workspace
-from tasks.contextualize.step import SEPARATOR
 from tasks.lake.lake import Lake, rebuild_hint
 from tasks.publish.bm25 import Bm25Index
 from tasks.publish.catalog import catalog_folder, identify, read_arrow, read_catalog
@@ -106,7 +105,7 @@ def _recomputed(lake: Lake, ref: PartRef) -> Iterator[tuple[str, int, int, bool]
     for row in read_arrow(folder / "chunks.arrow").sort("document", "index").iter_rows(named=True):
         document = documents[row["document"]]
         chunk = document["text"][row["start"] : row["end"]]
-        embedded = f"{row['context']}{SEPARATOR}{chunk}" if row["context"] else chunk
+        embedded = embedded_text(row["context"], chunk)
         occurrence = seen[row["document"], embedded]
         seen[row["document"], embedded] += 1
         good = (

@@ -50,7 +50,11 @@ def find_passages(lake: Lake, key: str) -> PartRef | None:
     folder = passages_folder(key)
     if not lake.has_folder(folder):
         return None
-    return PartRef.model_validate(lake.read_json(f"{folder}/ref.json")).model_copy(update={"reused": True})
+    try:
+        ref = PartRef.model_validate_json(lake.storage.read(f"{folder}/ref.json"))
+    except ValueError:  # Damaged: all of it is written anew.
+        return None
+    return ref.model_copy(update={"reused": True})
 
 
 def _compute(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from schemas.identity import digest
 from schemas.snapshot import PartRef, Snapshot
 from schemas.work import Workspace
+from tasks.lake.lake import Corrupt
 from tasks.publish.candidate import insert_vectors, vector_store
 from tasks.publish.catalog import catalog_folder, catalog_key, read_catalog, write_catalog
 from tasks.publish.lexical import bm25_folder, bm25_key, write_bm25
@@ -46,9 +47,14 @@ def _vectors_exist(space: Workspace, key: str) -> bool:
     lake = lake_of(space)
     if not lake.storage.exists(_receipt(key)) or not (space.config.milvus.uri or local_milvus(lake).exists()):
         return False
+    try:
+        catalog = str(lake.read_json(_receipt(key))["catalog"])
+    except (Corrupt, LookupError, TypeError):  # Disposable: the rows are counted and written again.
+        return False
+    if not lake.has_folder(catalog_folder(catalog)):
+        return False
     store = open_milvus(space.config.milvus, lake, vector_store(space))
     try:
-        catalog = lake.read_json(_receipt(key))["catalog"]
         ids = read_catalog(lake, catalog, "chunks", ["chunk_id"])["chunk_id"].to_list()
         return store.exists() and len(store.present(ids)) == len(ids)
     finally:

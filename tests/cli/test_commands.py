@@ -318,3 +318,43 @@ def test_commands_import_no_more_than_they_need(indexed: Any, arguments: list[st
     assert done.code == 0, done.err[-1_000:]
     loaded = set(done.out.splitlines()[-1].split())
     assert loaded & unwanted == set()
+
+
+# --- what comes from anywhere -----------------------------------------------------------------------------------------
+
+
+def test_escape_sequences_of_documents_never_reach_the_terminal(home: Any, document: Callable[..., Path]) -> None:
+    document(
+        "# Dredging \x1b]0;owned\x07\n\nThe harbour is \x1b[31mdredged\x1b[0m in May, says the log of the dredger.\n",
+        "a\x1b[2Jb.md",
+    )
+    document("broken", "c\x1b[2J.pdf")
+    shown = [home.run("index"), home.run("status")]
+    shown += [home.run(*command) for command in (("search", "dredged in May"), ("ask", "When is the harbour dredged?"))]
+    chunk = home.run("search", "dredged in May", "-k", "1", "--mode", "bm25", "--json").json["hits"][0]["passage"]
+    assert "\x1b[31m" in chunk["text"], "the JSON tells the document as it is"
+    shown.append(home.run("show", chunk["chunk_id"]))
+    for done in shown:
+        assert set(done.out + done.err) & {"\x1b", "\x07"} == set()
+    assert "a␛[2Jb.md" in shown[2].out and "c␛[2J.pdf" in shown[1].out
+
+
+ASCII_ONLY = {"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+
+def test_a_terminal_that_takes_ascii_only_gets_an_answer(home: Any, document: Callable[..., Path]) -> None:
+    document("# 清淤\n\n五月清淤港池。\n", "港 池.md")
+    assert home.run("index", **ASCII_ONLY).code == 0
+    assert home.run("index").out.startswith("Nothing to do"), "names are the same in every locale"
+    shown = home.run("search", "清淤港池", **ASCII_ONLY)
+    assert shown.code == 0 and shown.out.isascii() and "\\u6e05" in shown.out
+    found = home.run("search", "清淤港池", "--mode", "bm25", "--json", **ASCII_ONLY).json
+    assert found["question"] == "清淤港池"
+    assert found["hits"][0]["passage"]["document"]["uri"] == "港 池.md"
+
+
+def test_a_question_that_is_not_utf8_is_still_a_question(indexed: Any) -> None:
+    for command in ("search", "ask"):
+        done = indexed.run(command, "tide \udcff gauge", "--json")
+        assert done.code == 0, done.err
+    assert indexed.run("search", "tide \udcff gauge", "--json").json["question"] == "tide � gauge"

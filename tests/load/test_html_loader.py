@@ -8,6 +8,7 @@ import pytest
 
 from schemas.config import LoadConfig
 from schemas.documents import LoadedDocument
+from schemas.errors import PermanentError
 from tasks.load.loader import load_document
 
 PAGE = """<!DOCTYPE html><html lang="en-GB"><head><title>Resetting a gauge – Harbour Docs</title>
@@ -145,3 +146,13 @@ def test_character_references_bring_neither_nul_nor_surrogates() -> None:
     text = load("<p>a&#0;b&#xD800;c&#13;d and some more words</p>").text
     assert "\x00" not in text and "\r" not in text
     text.encode("utf-8")
+
+
+def test_attributes_without_end_are_refused_at_once_and_a_long_address_is_not() -> None:
+    """libxml2 compares each attribute with all before it: a minute of it for one megabyte."""
+    many = " ".join(f"a{number}" for number in range(30_000))
+    with pytest.raises(PermanentError, match="30,001 attributes"):
+        load_document(f"<body><p {many}>words</p></body>".encode(), "x.html", LoadConfig())
+    picture = "\n".join(["iVBORw0KGgo " * 6] * 20_000)
+    page = f'<body><p>before</p><img src="data:image/png;base64,{picture}"><p>after</p></body>'
+    assert "after" in load_document(page.encode(), "x.html", LoadConfig()).text

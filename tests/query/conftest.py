@@ -17,7 +17,15 @@ from query.retriever import Retriever
 from query.snapshot_reader import SnapshotReader
 from schemas.config import Bm25Config, SearchConfig
 from schemas.documents import Metadata
-from schemas.identity import chunk_id, document_id, embedded_digest, shard_of, text_digest
+from schemas.identity import (
+    chunk_id,
+    document_id,
+    embedded_digest,
+    embedded_text,
+    metadata_digest,
+    shard_of,
+    text_digest,
+)
 from schemas.snapshot import Counts, Flip, PartRef, Snapshot, VectorStoreRef
 from schemas.tables import CATALOG_CHUNKS, CATALOG_DOCUMENTS, PASSAGE_CHUNKS, PASSAGE_DOCUMENTS, PASSAGE_PARENTS
 from tasks.embed.encoder import HashEncoder
@@ -70,7 +78,7 @@ def write_snapshot(lake: Lake, pages: Sequence[Page]) -> str:
         start = 0
         for index, paragraph in enumerate(page.paragraphs):
             context = page.title or ""
-            whole = f"{context}\n\n{paragraph}"
+            whole = embedded_text(context, paragraph)
             name = chunk_id(doc_id, whole, metadata, page.paragraphs[:index].count(paragraph))
             embedded[name] = whole
             shard.chunks.append(
@@ -100,7 +108,7 @@ def write_snapshot(lake: Lake, pages: Sequence[Page]) -> str:
                 "uri": page.uri,
                 "content_digest": "",
                 "text_digest": text_digest(text),
-                "metadata_digest": "",
+                "metadata_digest": metadata_digest(metadata, page.pages),
                 "type": "markdown",
                 "title": page.title,
                 "syntax": None,
