@@ -16,7 +16,6 @@ from schemas.config import LoadConfig
 from schemas.errors import PermanentError, PlanRefused, TransientError, UsageError
 from schemas.work import SourceSpec
 
-
 _LONGEST_PATH = 4096
 """Bytes, with the zero at its end: PATH_MAX of Linux. Folders can be nested deeper."""
 

@@ -243,7 +243,7 @@ def test_names_are_utf8_whatever_the_locale(docs: Path) -> None:
     (docs / "港").mkdir()
     (docs / "港" / "a.md").write_text("yes")
     program = (
-        "import sys; from pathlib import Path; from schemas.config import LoadConfig; from schemas.work import SourceSpec\n"
+        "import sys; from schemas.config import LoadConfig; from schemas.work import SourceSpec\n"
         "from tasks.plan.source import FolderSource\n"
         "source = FolderSource(SourceSpec(name='docs', root=sys.argv[1]), LoadConfig())\n"
         "print(ascii([entry.uri for entry in source.listing().entries]), source.read('\\u6e2f/a.md'))"
