@@ -325,13 +325,14 @@ def test_commands_import_no_more_than_they_need(indexed: Any, arguments: list[st
 
 def test_escape_sequences_of_documents_never_reach_the_terminal(home: Any, document: Callable[..., Path]) -> None:
     document(
-        "# Dredging \x1b]0;owned\x07\n\nThe harbour is \x1b[31mdredged\x1b[0m in May, says the log of the dredger.\n",
+        "# Dredging \x1b]0;owned\x07\n\nThe bar of Zanderbank is \x1b[31mdredged\x1b[0m in May.\n"
+        + "Nobody is asked.\n" * 9,
         "a\x1b[2Jb.md",
     )
     document("broken", "c\x1b[2J.pdf")
     shown = [home.run("index"), home.run("status")]
-    shown += [home.run(*command) for command in (("search", "dredged in May"), ("ask", "When is the harbour dredged?"))]
-    chunk = home.run("search", "dredged in May", "-k", "1", "--mode", "bm25", "--json").json["hits"][0]["passage"]
+    shown += [home.run(*command) for command in (("search", "Zanderbank"), ("ask", "When is Zanderbank dredged?"))]
+    chunk = home.run("search", "Zanderbank", "-k", "1", "--mode", "bm25", "--json").json["hits"][0]["passage"]
     assert "\x1b[31m" in chunk["text"], "the JSON tells the document as it is"
     shown.append(home.run("show", chunk["chunk_id"]))
     for done in shown:

@@ -157,5 +157,5 @@ def test_a_header_of_thousands_of_columns_costs_no_more_than_what_is_told_of_it(
     tokenizer = Counting()
     columns = " | ".join(f"c{number}" for number in range(20_000))
     told = structural_context("Sheet", Span(0, 4), "body", columns.split(" | "), tokenizer, 20, columns=columns)
-    assert told == "Sheet\nColumns: c0 | c1 | c2 | c3\nDefines: c0, c1, c2"
+    assert told == "Sheet\nColumns: c0 | c1 | c2 | c3\nDefines: c0, c1, c2, c3"
     assert tokenizer.characters < 2_000

@@ -216,20 +216,20 @@ def test_other_places_are_refused_by_name() -> None:
 def test_folders_deeper_than_a_system_call_reaches_are_reported(docs: Path) -> None:
     (docs / "near.md").write_text("x")
     folder = os.open(docs, os.O_RDONLY)
-    for _ in range(1_500):
-        os.mkdir("sub", dir_fd=folder)
-        inner = os.open("sub", os.O_RDONLY, dir_fd=folder)
+    for _ in range(20):
+        os.mkdir("s" * 250, dir_fd=folder)
+        inner = os.open("s" * 250, os.O_RDONLY, dir_fd=folder)
         os.close(folder)
         folder = inner
     os.close(folder)
     listing = source(docs).listing()
     assert uris(listing) == ["near.md"]
     ((name, reason),) = listing.unusable
-    assert name.startswith("sub/sub/")
+    assert name.startswith("s" * 250 + "/s")
     assert "longer than" in reason
 
 
-@pytest.mark.parametrize("year", [1900, 1970, 2100, 2400])
+@pytest.mark.parametrize("year", [1902, 1970, 2100, 2400])
 def test_a_file_of_any_year_has_a_hint_that_tables_can_hold(docs: Path, year: int) -> None:
     (docs / "a.md").write_text("x")
     seconds = (year - 1970) * 31_556_952

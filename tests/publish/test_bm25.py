@@ -162,8 +162,9 @@ def test_a_flipped_bit_is_refused_in_one_line_or_finds_documents_that_exist(tmp_
             (tmp_path / file).write_bytes(whole)
         try:
             index = Bm25Index.open(tmp_path)
-            found, _ = index.top([f"w{number}" for number in range(40)], 100)
-            assert set(found.tolist()) <= set(range(60))
+            with np.errstate(all="ignore"):  # a score may be anything
+                found, _ = index.top([f"w{number}" for number in range(200)], 1_000)
+            assert set(found.tolist()) <= set(range(300))
             assert index.idf("w1") > 0
         except GlossatorError as error:
             refused += 1

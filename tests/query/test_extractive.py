@@ -9,6 +9,7 @@ import pytest
 from query.extractive import QUOTES, ExtractiveAnswer, answer
 from query.retriever import Retriever
 from query.snapshot_reader import SnapshotReader
+from schemas.identity import embedded_text
 
 
 def ask(retriever: Retriever, question: str, mode: Any = "bm25") -> ExtractiveAnswer:
@@ -86,5 +87,5 @@ def test_a_citation_names_page_and_headings(retriever: Retriever) -> None:
 
 def test_near_vectors_are_evidence_enough(retriever: Retriever, handbook: SnapshotReader) -> None:
     target = handbook.passage(2)
-    found = ask(retriever, f"{target.context}\n\n{target.text}", mode="dense")
+    found = ask(retriever, embedded_text(target.context, target.text), mode="dense")
     assert found.quotes[0].citation.chunk_id == target.chunk_id

@@ -16,6 +16,7 @@ from query.retriever import MODES, Retriever
 from query.snapshot_reader import SnapshotReader
 from schemas.config import SearchConfig
 from schemas.errors import GlossatorError, UsageError
+from schemas.identity import embedded_text
 from tasks.embed.encoder import HashEncoder
 from tasks.embed.tokenizer import HashTokenizer
 
@@ -74,7 +75,7 @@ def test_bm25_mode_opens_neither_model_nor_vector_store(handbook: SnapshotReader
 
 def test_hybrid_names_the_place_on_both_sides(retriever: Retriever, handbook: SnapshotReader) -> None:
     target = handbook.passage(4)
-    result = retriever.search(f"{target.context}\n\n{target.text}", mode="hybrid")
+    result = retriever.search(embedded_text(target.context, target.text), mode="hybrid")
     best = result.hits[0]
     assert best.passage.chunk_id == target.chunk_id
     assert best.dense is not None
