@@ -41,14 +41,14 @@ Parts = Mapping[Stage, Sequence[PartRef]]
 MOST_ATTEMPTS = 5
 
 
-def build(run: Runner, plan: Plan, earlier: Parts | None = None) -> Parts:
+def build(run: Runner, plan: Plan, earlier: Parts) -> Parts:
     """Build the shards of a plan; return one part per stage and shard, reused ones included.
 
     Args:
         earlier: parts of an earlier wave of this run; shards whose documents are the same are taken from it.
     """
     space = plan.workspace
-    done = _built(plan, earlier or {})
+    done = _built(plan, earlier)
     batches = _batches([job for job in plan.jobs if job.shard not in done], space.config.run.tasks_per_stage)
     loaded = run.stage(LOAD, space, batches)
     chunked = run.stage(CHUNK, space, batches, loaded)
@@ -63,7 +63,7 @@ def build(run: Runner, plan: Plan, earlier: Parts | None = None) -> Parts:
             [
                 *plan.reused[stage].values(),
                 *built[stage],
-                *(ref for ref in (earlier or {}).get(stage, ()) if ref.shard in done),
+                *(ref for ref in earlier.get(stage, ()) if ref.shard in done),
             ],
             key=lambda ref: ref.shard,
         )
@@ -88,17 +88,18 @@ def settle(run: Runner, plan: Plan, options: PlanOptions) -> tuple[Plan, Parts]:
     version. All other parts are there by then.
     """
     lake = lake_of(plan.workspace)
-    parts = build(run, plan)
-    refuse_losses(lake, plan, parts)
+    parts: Parts = {}
     failed: list[Failure] = []
-    while new := failures_of(lake, plan, parts):
+    while True:
+        parts = build(run, plan, parts)
+        refuse_losses(lake, plan, parts)
+        new = failures_of(lake, plan, parts)
+        if not new:
+            quarantine(lake, plan)
+            return plan, parts
         failed += new
         quarantine(lake, plan, failed)
         plan = _again(lake, plan, options, failed)
-        parts = build(run, plan, parts)
-        refuse_losses(lake, plan, parts)
-    quarantine(lake, plan)
-    return plan, parts
 
 
 def publish(run: Runner, plan: Plan, parts: Parts, reason: str) -> tuple[Snapshot, Flip, tuple[str, ...]]:
@@ -119,15 +120,16 @@ def publish(run: Runner, plan: Plan, parts: Parts, reason: str) -> tuple[Snapsho
         )
     with publishing(lake, f"{author()} ({reason})", space.config.run.lease_wait_seconds) as held:
         newest = lake.current_flip()
+        overtaken = Overtaken(f"somebody else has published to {lake.collection!r} since flip {plan.flip}")
         if (newest.number if newest else 0) != plan.flip:
-            raise Overtaken(f"somebody else has published to {lake.collection!r} since flip {plan.flip}")
+            raise overtaken
         catalog = run.whole(CATALOG, space, passages)
         bm25 = run.whole(BM25, space, catalog, passages, parts["tokens"])
         run.whole(VECTORS, space, catalog, passages, plan.parent)
         candidate = assemble(space, lake, plan, parts, catalog, bm25)
         verify(space, lake, candidate, frozenset(job.shard for job in plan.jobs))
         if not held.still_ours():
-            raise Overtaken(f"somebody else has published to {lake.collection!r} since flip {plan.flip}")
+            raise overtaken
         pointer = flip(lake, plan, candidate, author=author(), reason=reason)
         try:
             sweep(lake, space.config.milvus, held.still_ours)

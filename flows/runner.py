@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -11,7 +10,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 from schemas.errors import TransientError
 from schemas.snapshot import PartRef
 from schemas.work import ShardJob, Workspace
-from tasks.progress import store_begun, store_done
+from tasks.progress import building
 from tasks.step import Step, Whole
 
 Batches = Sequence[Sequence[ShardJob]]
@@ -55,13 +54,9 @@ class PlainRunner:
         return [ref for handle in handles for ref in handle]
 
     def whole(self, step: Whole, space: Workspace, *arguments: Any) -> str:
-        begun = time.perf_counter()
-        store_begun(step.name)
-        key = step.key(space, *arguments)
-        if not step.exists(space, key):
-            key = _retrying(space)(step.compute, space, *arguments)
-        store_done(step.name, time.perf_counter() - begun)
-        return key
+        with building(step.name):
+            key = step.key(space, *arguments)
+            return key if step.exists(space, key) else _retrying(space)(step.compute, space, *arguments)
 
 
 def _retrying(space: Workspace) -> Retrying:
@@ -96,11 +91,8 @@ class PrefectRunner:
     def whole(self, step: Whole, space: Workspace, *arguments: Any) -> str:
         from tasks.task import whole_task
 
-        begun = time.perf_counter()
-        store_begun(step.name)
-        key = whole_task(step, space)(space, list(arguments))
-        store_done(step.name, time.perf_counter() - begun)
-        return key
+        with building(step.name):
+            return whole_task(step, space)(space, list(arguments))
 
 
 def _name(step: Step, batch: Sequence[ShardJob]) -> str:

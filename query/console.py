@@ -53,8 +53,8 @@ def _sides(hit: Hit) -> str:
     return f"score {hit.score:.3f} ({dense}, {bm25})"
 
 
-def _span(passage: Passage) -> str:
-    return f"{passage.chunk_id[:ID]} text[{passage.start}:{passage.end}]"
+def _span(of: Passage | Citation) -> str:
+    return f"{of.chunk_id[:ID]} text[{of.start}:{of.end}]"
 
 
 def snippet(text: str) -> str:
@@ -107,7 +107,7 @@ def _show_citation(console: Console, citation: Citation) -> None:
     pages = f", page {citation.page}" if citation.page is not None else ""
     where = _place(citation.uri, pages, citation.breadcrumb)
     hanging(console, where, 4, Text(f"[{citation.number}]", style="bold cyan"))
-    hanging(console, Text(f"{citation.chunk_id[:ID]} text[{citation.start}:{citation.end}]", style="dim"), 4)
+    hanging(console, Text(_span(citation), style="dim"), 4)
 
 
 def show_scores(console: Console, evaluation: Evaluation) -> None:

@@ -30,7 +30,7 @@ from schemas.identity import document_id, embedded_digest, embedded_text, metada
 from schemas.rows import metadata_of
 from schemas.snapshot import Snapshot
 from schemas.tables import CATALOG_CHUNKS, CATALOG_DOCUMENTS, PASSAGE_CHUNKS, PASSAGE_DOCUMENTS, PASSAGE_PARENTS
-from tasks.lake.lake import Corrupt, Lake, rebuild_hint
+from tasks.lake.lake import Corrupt, Lake, bm25_folder, catalog_folder, passages_folder, rebuild_hint
 from tasks.publish.bm25 import Bm25Index
 
 _TEXTS_KEPT = 32
@@ -133,7 +133,7 @@ class SnapshotReader:
         self._name = name
         with self.unless_swept():
             self.snapshot: Snapshot = lake.read_snapshot(name)
-            folder = lake.open_folder(f"catalog/{self.snapshot.catalog}")
+            folder = lake.open_folder(catalog_folder(self.snapshot.catalog))
             self._documents = mapped_table(folder / "documents.arrow", CATALOG_DOCUMENTS)
             self._chunks = mapped_table(folder / "chunks.arrow", CATALOG_CHUNKS)
         counts = self.snapshot.counts
@@ -183,9 +183,9 @@ class SnapshotReader:
     @cached_property
     def bm25(self) -> Bm25Index:
         """The lexical index; its document i is the chunk of row i."""
-        folder = self._lake.storage.local(f"bm25/{self.snapshot.bm25}")
+        folder = self._lake.storage.local(bm25_folder(self.snapshot.bm25))
         with self.unless_swept():
-            index = Bm25Index.open(self._lake.open_folder(f"bm25/{self.snapshot.bm25}"))
+            index = Bm25Index.open(self._lake.open_folder(bm25_folder(self.snapshot.bm25)))
         if index.size != self.size:
             raise Corrupt(
                 f"the BM25 index {folder} holds {index.size} chunks, the catalog {self.size}",
@@ -345,12 +345,12 @@ class SnapshotReader:
                 if number not in self._keys:
                     raise self._foreign(number)
                 with self.unless_swept():
-                    opened = _Shard(self._lake.open_folder(f"passages/{self._keys[number]}"))
+                    opened = _Shard(self._lake.open_folder(passages_folder(self._keys[number])))
                 shard = self._shards.setdefault(number, opened)
         return shard
 
     def _foreign(self, shard: int) -> Corrupt:
-        folder = self._lake.storage.local(f"passages/{self._keys.get(shard, '')}")
+        folder = self._lake.storage.local(passages_folder(self._keys.get(shard, "")))
         return Corrupt(
             f"the passages of shard {shard} do not belong to the catalog of snapshot {self.snapshot.name}",
             hint=rebuild_hint(folder),

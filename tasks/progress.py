@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 from schemas.errors import GlossatorError
@@ -62,16 +65,15 @@ def advance(stage: Stage, ref: PartRef, seconds: float) -> None:
         listener.shard_done(stage, ref, seconds)
 
 
-def store_begun(name: str) -> None:
-    """Tell that work on a store of the candidate begins."""
+@contextmanager
+def building(name: str) -> Iterator[None]:
+    """Tell that work on a store of the candidate begins, and, unless it failed, when it is done."""
+    begun = time.perf_counter()
     for listener in tuple(_listeners):
         listener.store_begun(name)
-
-
-def store_done(name: str, seconds: float) -> None:
-    """Tell that a store of the candidate is done."""
+    yield
     for listener in tuple(_listeners):
-        listener.store_done(name, seconds)
+        listener.store_done(name, time.perf_counter() - begun)
 
 
 def expect(stage: Stage, units: int) -> None:

@@ -7,7 +7,8 @@ killed one, the other runner. Orchestrators call ``key`` for their own caches an
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+import traceback
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -16,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from schemas.snapshot import PartRef, Stage
+from schemas.snapshot import Failure, PartRef, Stage
 from schemas.work import ShardJob, Workspace
 from tasks.lake.lake import Lake
 from tasks.progress import advance
@@ -81,9 +82,28 @@ def donor_tables(space: Workspace, job: ShardJob, stage: Stage, columns: list[st
     lake = lake_of(space)
     siblings = (lake.newest_part(stage, shard) for shard in job.siblings)
     for key in (*job.donors.get(stage, ()), *(ref.key for ref in siblings if ref is not None)):
-        ref = lake.find_part(stage, key)
-        if ref is not None and ref.config == space.stages[stage]:
-            yield lake.read_part(stage, key, columns)
+        table = lake.read_part_of(stage, key, space.stages[stage], columns)
+        if table is not None:
+            yield table
+
+
+def failure_of(stage: Stage, document: Mapping[str, Any], error: Exception, message: str, digest: str) -> Failure:
+    """Return the record of a document that a stage could not process.
+
+    Args:
+        document: has doc_id, source and uri.
+        digest: of the content that failed; "" where it could not be read.
+    """
+    return Failure(
+        doc_id=document["doc_id"],
+        source=document["source"],
+        uri=document["uri"],
+        stage=stage,
+        kind=type(error).__name__,
+        message=message,
+        traceback="".join(traceback.format_exception(error)),
+        content_digest=digest,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,13 @@ from schemas.config import Config, read_config
 from schemas.plan import Plan
 from schemas.report import IndexReport
 from schemas.snapshot import Snapshot
-from tasks.lake.lake import MANIFEST, Lake
+from tasks.lake.lake import MANIFEST, Lake, bm25_folder
 from tasks.plan.planner import PlanOptions, make_plan, workspace
 from tasks.plan.registry import resolve_source
 from tasks.plan.stages import indexing_digest
 from tasks.publish.candidate import vector_store
 from tasks.publish.catalog import identify, read_catalog, write_catalog
 from tasks.publish.doctor import examine
-from tasks.publish.lexical import bm25_folder
 from tasks.publish.milvus import MilvusStore, open_milvus
 
 HASH_MODEL = "embed.model=hash:384"

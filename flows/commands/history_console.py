@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from query.layout import printable
 from schemas.snapshot import Flip
 
 if TYPE_CHECKING:  # A rollback shall not wait for what a comparison imports.
@@ -88,7 +89,8 @@ def show_diff(console: Console, diff: SnapshotDiff) -> None:
     order = sorted(diff.documents, key=lambda document: list(_MARKS).index(document.change))
     for document in order[:MOST_DOCUMENTS]:
         was = f" (was {document.was})" if document.was else ""
-        line = Text(f"  {_MARKS[document.change]} {document.change:<8} {document.source}/{document.uri}{was}")
+        name = printable(f"{document.source}/{document.uri}{was}")
+        line = Text(f"  {_MARKS[document.change]} {document.change:<8} {name}")
         line.append(f"  +{document.chunks_added} -{document.chunks_removed}", style="dim")
         console.print(line, soft_wrap=True)
     if len(order) > MOST_DOCUMENTS:

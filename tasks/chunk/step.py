@@ -5,7 +5,6 @@ A document that cannot be chunked is left out of the part, and of its key: the p
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -22,7 +21,7 @@ from tasks.chunk.chunker import chunk_document
 from tasks.embed.model import locate_model
 from tasks.embed.tokenizer import Tokenizer, open_tokenizer
 from tasks.progress import expect, tick
-from tasks.step import donor_tables, lake_of, parts_step
+from tasks.step import donor_tables, failure_of, lake_of, parts_step
 
 Row = dict[str, Any]
 _READS = ["doc_id", "source", "uri", "content_digest", "structure_digest", "type", "syntax", "pages", "text"]
@@ -54,7 +53,8 @@ def _compute(space: Workspace, job: ShardJob, key: str, loaded: PartRef) -> Part
             try:
                 rows.extend(_chunk(document, tokenizer, space))
             except Exception as error:  # One bad document harms only itself.
-                failures.append(_failure(document, error))
+                message = f"cannot be divided into chunks: {error}"
+                failures.append(failure_of("chunk", document, error, message, document["content_digest"]))
         tick("chunk")
     if failures:
         failed = {failure.doc_id for failure in failures}
@@ -122,19 +122,6 @@ def _donor_rows(space: Workspace, job: ShardJob, digests: set[str]) -> Mapping[s
         for (structure, _), group in found.items():
             rows.setdefault(structure, group)
     return rows
-
-
-def _failure(document: Row, error: Exception) -> Failure:
-    return Failure(
-        doc_id=document["doc_id"],
-        source=document["source"],
-        uri=document["uri"],
-        stage="chunk",
-        kind=type(error).__name__,
-        message=f"cannot be divided into chunks: {error}",
-        traceback="".join(traceback.format_exception(error)),
-        content_digest=document["content_digest"],
-    )
 
 
 CHUNK = parts_step("chunk", _key, _compute)

@@ -39,6 +39,7 @@ from tasks.lake.storage import AlreadyExists, LocalStorage, NotFound, Storage
 
 REF_KEY = b"glossator"
 MANIFEST = "manifest.json"
+MILVUS_FOLDER = "milvus.db"
 
 RecordType = TypeVar("RecordType", bound=Record)
 _FLIP = re.compile(r"flips/([0-9]+)\.json")
@@ -85,8 +86,7 @@ class Lake:
         path = part_path(stage, key)
         if not self._use(path):
             return None
-        footer = pq.read_metadata(self._sealed(path)).metadata
-        return PartRef.model_validate_json(footer[REF_KEY]).model_copy(update={"reused": True})
+        return _ref(pq.read_metadata(self._sealed(path))).model_copy(update={"reused": True})
 
     def read_part(self, stage: Stage, key: str, columns: list[str] | None = None) -> pa.Table:
         """Read a part, or some of its columns.
@@ -98,6 +98,18 @@ class Lake:
         if not self.storage.exists(path):
             raise NotFound(f"part {path} is missing", hint="run `glossator index` again: it is computed anew")
         return pq.read_table(self._sealed(path), columns=columns)
+
+    def read_part_of(self, stage: Stage, key: str, config: str, columns: list[str] | None = None) -> pa.Table | None:
+        """Read a part that was made by a config (PartRef.config), None where there is no such part.
+
+        Raises:
+            Corrupt: it exists and is damaged.
+        """
+        path = part_path(stage, key)
+        if not self._use(path):
+            return None
+        file = pq.ParquetFile(self._sealed(path))
+        return file.read(columns) if _ref(file.metadata).config == config else None
 
     def _sealed(self, path: str) -> pa.BufferReader:
         """Map a file whose every byte is as it was written."""
@@ -193,15 +205,15 @@ class Lake:
 
     def write_snapshot(self, snapshot: Snapshot) -> None:
         """Write a snapshot; nobody reads it before a flip names it."""
-        self.storage.write(f"snapshots/{snapshot.name}.json", snapshot.model_dump_json(indent=1).encode())
+        self.storage.write(snapshot_path(snapshot.name), snapshot.model_dump_json(indent=1).encode())
 
     def read_snapshot(self, name: str) -> Snapshot:
         """Read a snapshot by the name that a flip holds."""
-        return self._record(Snapshot, f"snapshots/{name}.json")
+        return self._record(Snapshot, snapshot_path(name))
 
     def has_snapshot(self, name: str) -> bool:
         """Tell whether a snapshot is there. While it is, so is all that it names."""
-        return self.storage.exists(f"snapshots/{name}.json")
+        return self.storage.exists(snapshot_path(name))
 
     def snapshot_names(self) -> list[str]:
         """Return the names of all snapshots that are there, published or not."""
@@ -271,6 +283,10 @@ class Lake:
         self.storage.write(key, buffer.getvalue())
 
 
+def _ref(footer: pq.FileMetaData) -> PartRef:
+    return PartRef.model_validate_json(footer.metadata[REF_KEY])
+
+
 def first_line(error: object) -> str:
     """Return the first line of an error's words; some libraries write a paragraph."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
@@ -292,3 +308,23 @@ def ipc_bytes(table: pa.Table) -> bytes:
 def part_path(stage: Stage, key: str) -> str:
     """Return the storage key of a part."""
     return f"parts/{stage}/{key}.parquet"
+
+
+def passages_folder(key: str) -> str:
+    """Return the storage folder of a shard's passages."""
+    return f"passages/{key}"
+
+
+def catalog_folder(key: str) -> str:
+    """Return the storage folder of a catalog."""
+    return f"catalog/{key}"
+
+
+def bm25_folder(key: str) -> str:
+    """Return the storage folder of a BM25 index."""
+    return f"bm25/{key}"
+
+
+def snapshot_path(name: str) -> str:
+    """Return the storage key of a snapshot."""
+    return f"snapshots/{name}.json"

@@ -19,6 +19,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import psutil
+
 from schemas.errors import GlossatorError, TransientError
 from schemas.snapshot import Record
 from tasks.lake.lake import Lake
@@ -124,7 +126,8 @@ def _take(lake: Lake, owner: str) -> Held | None:
     )
     found = read_lease(lake)
     if found is not None and _is_over(found):
-        # Two may find it over and both delete; the exclusive creation below lets one of them in.
+        # Two may find it over. The slower may then delete what the quicker has created: it is no longer *its* lease,
+        # which it finds out before it flips.
         lake.storage.delete(KEY)
     try:
         lake.storage.create(KEY, lease.model_dump_json(indent=1).encode())
@@ -138,13 +141,7 @@ def _is_over(lease: Lease) -> bool:
         return True
     if lease.host != socket.gethostname():
         return False
-    try:
-        os.kill(lease.pid, 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False
-    return False
+    return not psutil.pid_exists(lease.pid)
 
 
 def _taken(lake: Lake) -> TransientError:

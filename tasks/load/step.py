@@ -6,7 +6,6 @@ cannot be loaded is left out of the part, and of its key: the part then stands f
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -32,7 +31,7 @@ from tasks.lake.lake import Lake
 from tasks.load.loader import document_type, load_document
 from tasks.plan.source import open_source
 from tasks.progress import expect, tick
-from tasks.step import donor_tables, lake_of, parts_step
+from tasks.step import donor_tables, failure_of, lake_of, parts_step
 
 
 def load_key(config: str, documents: Iterable[tuple[str, str]]) -> str:
@@ -68,7 +67,8 @@ def _compute(space: Workspace, job: ShardJob, key: str) -> PartRef:
             except TransientError:
                 raise
             except Exception as error:  # One bad document harms only itself, whatever its parser throws.
-                failures.append(_failure(document, error, digest))
+                message = error.message if isinstance(error, GlossatorError) else f"{type(error).__name__}: {error}"
+                failures.append(failure_of("load", document, error, message, digest))
         tick("load")
     rows.sort(key=lambda row: row["doc_id"])
     table = pa.Table.from_pylist(rows, schema=DOCUMENTS)
@@ -146,19 +146,6 @@ def _row(document: Mapping[str, Any], digest: str, loaded: LoadedDocument) -> di
         "flags": list(loaded.flags),
         "text": loaded.text,
     }
-
-
-def _failure(document: Mapping[str, Any], error: Exception, digest: str) -> Failure:
-    return Failure(
-        doc_id=document["doc_id"],
-        source=document["source"],
-        uri=document["uri"],
-        stage="load",
-        kind=type(error).__name__,
-        message=error.message if isinstance(error, GlossatorError) else f"{type(error).__name__}: {error}",
-        traceback="".join(traceback.format_exception(error)),
-        content_digest=digest,
-    )
 
 
 LOAD = parts_step("load", _key, _compute)

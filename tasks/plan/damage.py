@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from schemas.config import Config
 from schemas.snapshot import Snapshot
-from tasks.lake.lake import Lake, part_path
+from tasks.lake.lake import MILVUS_FOLDER, Lake, bm25_folder, catalog_folder, part_path, passages_folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +35,11 @@ def find_damage(lake: Lake, config: Config, snapshot: Snapshot) -> Damage:
     keys: set[str] = set()
     for stage, refs in snapshot.parts.items():
         for ref in refs:
-            key = f"passages/{ref.key}" if stage == "passages" else part_path(stage, ref.key)
+            key = passages_folder(ref.key) if stage == "passages" else part_path(stage, ref.key)
             if not (lake.has_folder(key) if stage == "passages" else lake.storage.exists(key)):
                 shards.add(ref.shard)
                 keys.add(key)
-    keys |= {key for key in (f"catalog/{snapshot.catalog}", f"bm25/{snapshot.bm25}") if not lake.has_folder(key)}
-    if not config.milvus.uri and not lake.storage.exists("milvus.db"):
-        keys.add("milvus.db")
+    keys |= {key for key in (catalog_folder(snapshot.catalog), bm25_folder(snapshot.bm25)) if not lake.has_folder(key)}
+    if not config.milvus.uri and not lake.storage.exists(MILVUS_FOLDER):
+        keys.add(MILVUS_FOLDER)
     return Damage(frozenset(shards), tuple(sorted(keys)))

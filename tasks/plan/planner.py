@@ -15,7 +15,8 @@ from schemas.plan import ChangeCounts, Plan, SourceSummary
 from schemas.snapshot import STAGES, Failure, PartRef, Snapshot, Stage
 from schemas.tables import PLAN
 from schemas.work import ShardJob, SourceSpec, Workspace
-from tasks.lake.lake import Corrupt, Lake, rebuild_hint
+from tasks.lake.lake import Corrupt, Lake, catalog_folder, rebuild_hint
+from tasks.lake.storage import NotFound
 from tasks.load.loader import document_type
 from tasks.load.step import load_key
 from tasks.plan.changes import ChangeSet, compare
@@ -134,12 +135,12 @@ def _published(lake: Lake, snapshot: Snapshot | None) -> pl.DataFrame:
     if snapshot is None:
         names = {name: pl.Int32 if name == "shard" else pl.String for name in _PUBLISHED}
         return pl.DataFrame(schema=names)
-    folder = f"catalog/{snapshot.catalog}"
-    if not lake.has_folder(folder):
+    try:
+        path = lake.open_folder(catalog_folder(snapshot.catalog)) / "documents.arrow"
+    except (NotFound, Corrupt):  # To be built anew, see damage.py; the passages say the same.
         from tasks.publish.catalog import list_documents  # Rarely needed, and it brings pyarrow.
 
         return list_documents(lake, snapshot.parts["passages"]).select(_PUBLISHED)
-    path = lake.open_folder(folder) / "documents.arrow"
     try:
         return pl.read_ipc(path, columns=_PUBLISHED).select(_PUBLISHED)
     except (pl.exceptions.PolarsError, OSError) as error:
@@ -319,7 +320,7 @@ def _older(lake: Lake, snapshot: Snapshot | None) -> tuple[Snapshot, ...]:
     flip = lake.current_flip()
     if snapshot is None or flip is None:
         return ()
-    names = [name for name in flip.retained if name != snapshot.name and lake.storage.exists(f"snapshots/{name}.json")]
+    names = [name for name in flip.retained if name != snapshot.name and lake.has_snapshot(name)]
     older = (lake.read_snapshot(name) for name in names)
     return tuple(candidate for candidate in older if candidate.shards == snapshot.shards)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -17,14 +18,12 @@ from schemas.identity import digest
 from schemas.plan import Plan
 from schemas.snapshot import STAGES, Counts, Flip, PartRef, Snapshot, Stage, VectorStoreRef
 from schemas.work import Workspace
-from tasks.lake.lake import Lake
+from tasks.lake.lake import Lake, bm25_folder, passages_folder
 from tasks.plan.registry import record_source
 from tasks.plan.stages import indexing_digest, stores_digest
 from tasks.publish.bm25 import Bm25Index
 from tasks.publish.catalog import identify, read_arrow, read_catalog
-from tasks.publish.lexical import bm25_folder
 from tasks.publish.milvus import SCHEMA_VERSION, collection_name, open_milvus
-from tasks.publish.passages import passages_folder
 from tasks.publish.pointer import describe_hold, point
 
 EPOCH = dt.date(1970, 1, 1)
@@ -55,8 +54,7 @@ def insert_vectors(
 ) -> None:
     """Insert the rows that the parent's collection does not have."""
     ref = vector_store(space)
-    store = open_milvus(space.config.milvus, lake, ref, create=True)
-    try:
+    with closing(open_milvus(space.config.milvus, lake, ref, create=True)) as store:
         store.ensure()
         known = _known_ids(lake, parent, ref)
         whole = bool(known) and store.count() >= len(known)
@@ -73,8 +71,6 @@ def insert_vectors(
             inserted += len(rows)
         if inserted:
             store.flush()
-    finally:
-        store.close()
 
 
 def _known_ids(lake: Lake, parent: Snapshot | None, ref: VectorStoreRef) -> frozenset[str]:
@@ -147,8 +143,7 @@ def verify(space: Workspace, lake: Lake, snapshot: Snapshot, built: frozenset[in
     index = Bm25Index.open(lake.open_folder(bm25_folder(snapshot.bm25)))
     if index.size != chunks.height:
         raise PublishRefused(f"BM25 holds {index.size} chunks, the passages {chunks.height}", hint="glossator doctor")
-    store = open_milvus(space.config.milvus, lake, snapshot.vectors)
-    try:
+    with closing(open_milvus(space.config.milvus, lake, snapshot.vectors)) as store:
         changed = chunks.filter(pl.col("shard").is_in(sorted(built)))["chunk_id"].to_list()
         missing = set(changed) - store.present(changed)
         if missing:
@@ -160,8 +155,6 @@ def verify(space: Workspace, lake: Lake, snapshot: Snapshot, built: frozenset[in
             raise PublishRefused(
                 f"Milvus holds {count} rows, the snapshot {chunks.height} chunks", hint="glossator doctor"
             )
-    finally:
-        store.close()
 
 
 def flip(

@@ -12,15 +12,9 @@ import pyarrow as pa
 from schemas.identity import acl_id, part_key, snapshot_id, tags_id
 from schemas.snapshot import PartRef
 from schemas.tables import CATALOG_CHUNKS, CATALOG_DOCUMENTS
-from tasks.lake.lake import Lake, ipc_bytes
-from tasks.publish.passages import passages_folder
+from tasks.lake.lake import Lake, catalog_folder, ipc_bytes, passages_folder
 
 CATALOG_VERSION = 1
-
-
-def catalog_folder(key: str) -> str:
-    """Return the storage folder of a catalog."""
-    return f"catalog/{key}"
 
 
 def catalog_key(passages: Sequence[PartRef]) -> str:

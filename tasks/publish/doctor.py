@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 
 import numpy as np
 import numpy.typing as npt
@@ -20,12 +21,10 @@ from schemas.identity import chunk_id, embedded_digest, embedded_text
 from schemas.rows import metadata_of
 from schemas.snapshot import PartRef, Record, Snapshot
 from schemas.work import Workspace
-from tasks.lake.lake import Lake, rebuild_hint
+from tasks.lake.lake import Lake, bm25_folder, catalog_folder, passages_folder, rebuild_hint
 from tasks.publish.bm25 import Bm25Index
-from tasks.publish.catalog import catalog_folder, identify, read_arrow, read_catalog
-from tasks.publish.lexical import bm25_folder
+from tasks.publish.catalog import identify, read_arrow, read_catalog
 from tasks.publish.milvus import VectorsGone, local_milvus, open_milvus
-from tasks.publish.passages import passages_folder
 
 
 class Finding(Record):
@@ -157,11 +156,8 @@ def _hashes(terms: pl.Series) -> npt.NDArray[np.uint64]:
 
 def _milvus(space: Workspace, lake: Lake, snapshot: Snapshot) -> tuple[bool, str]:
     wanted = set(read_catalog(lake, snapshot.catalog, "chunks", ["chunk_id"])["chunk_id"].to_list())
-    store = open_milvus(space.config.milvus, lake, snapshot.vectors)
-    try:
+    with closing(open_milvus(space.config.milvus, lake, snapshot.vectors)) as store:
         held = set(store.ids())
-    finally:
-        store.close()
     missing = wanted - held
     if missing:
         return True, f"Milvus lacks {len(missing)} of {len(wanted)} chunks"

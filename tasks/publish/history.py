@@ -18,7 +18,7 @@ from pydantic import ConfigDict
 from schemas.config import MilvusConfig
 from schemas.errors import GlossatorError, PublishRefused, UsageError
 from schemas.snapshot import Flip, Record
-from tasks.lake.lake import Lake
+from tasks.lake.lake import Lake, bm25_folder, catalog_folder, passages_folder, snapshot_path
 from tasks.lake.storage import NotFound
 from tasks.publish.milvus import collection_exists
 from tasks.publish.pins import Pin, read_pins
@@ -70,9 +70,9 @@ class _Target(SnapshotHead):
     parts: _Parts
 
     def folders(self) -> Iterator[str]:
-        yield f"catalog/{self.catalog}"
-        yield f"bm25/{self.bm25}"
-        yield from (f"passages/{ref.key}" for ref in self.parts.passages)
+        yield catalog_folder(self.catalog)
+        yield bm25_folder(self.bm25)
+        yield from (passages_folder(ref.key) for ref in self.parts.passages)
 
 
 def list_snapshots(lake: Lake) -> list[SnapshotEntry]:
@@ -209,7 +209,7 @@ def _previous(lake: Lake) -> str:
 def _lost(lake: Lake, name: str, milvus: MilvusConfig) -> str:
     """Return what of a snapshot is gone, "" when all is there."""
     try:
-        target = _Target.model_validate_json(lake.storage.read(f"snapshots/{name}.json"))
+        target = _Target.model_validate_json(lake.storage.read(snapshot_path(name)))
     except ValueError:
         return _damaged(lake, name).what
     for folder in target.folders():
@@ -223,7 +223,7 @@ def _lost(lake: Lake, name: str, milvus: MilvusConfig) -> str:
 
 
 def _damaged(lake: Lake, name: str) -> GlossatorError:
-    path = lake.storage.local(f"snapshots/{name}.json")
+    path = lake.storage.local(snapshot_path(name))
     return GlossatorError(f"{path} is damaged", hint="restore that file from a copy")
 
 

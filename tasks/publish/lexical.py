@@ -11,15 +11,9 @@ import pyarrow.compute as pc
 from schemas.config import Bm25Config
 from schemas.identity import part_key
 from schemas.snapshot import PartRef
-from tasks.lake.lake import Lake
+from tasks.lake.lake import Lake, bm25_folder, passages_folder
 from tasks.publish.bm25 import BM25_VERSION, build_bm25
 from tasks.publish.catalog import read_arrow, read_catalog
-from tasks.publish.passages import passages_folder
-
-
-def bm25_folder(key: str) -> str:
-    """Return the storage folder of a BM25 index."""
-    return f"bm25/{key}"
 
 
 def bm25_key(config: Bm25Config, catalog: str, tokens: Sequence[PartRef]) -> str:

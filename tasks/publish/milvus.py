@@ -11,7 +11,7 @@ import logging.config
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ import numpy.typing as npt
 from schemas.config import MilvusConfig
 from schemas.errors import GlossatorError, PublishRefused, TransientError
 from schemas.snapshot import VectorStoreRef
-from tasks.lake.lake import Lake
+from tasks.lake.lake import MILVUS_FOLDER, Lake, first_line
 from tasks.publish import milvus_server
 
 SCHEMA_VERSION = 1
@@ -54,7 +54,7 @@ def open_milvus(config: MilvusConfig, lake: Lake, ref: VectorStoreRef, *, create
 
 def local_milvus(lake: Lake) -> Path:
     """Return the folder of Milvus Lite, used when the config names no server."""
-    return lake.storage.local("milvus.db")
+    return lake.storage.local(MILVUS_FOLDER)
 
 
 def collection_name(collection: str, identity: str) -> str:
@@ -67,14 +67,11 @@ def collection_exists(config: MilvusConfig, lake: Lake, ref: VectorStoreRef) -> 
 
     Embedded, its folder answers: opening Milvus Lite takes a second, and fails while another process has it open.
     """
-    folders = lake.storage.local("milvus.db") / "collections"
+    folders = local_milvus(lake) / "collections"
     if not config.uri and (folders.is_dir() or not folders.parent.exists()):
         return (folders / ref.collection).is_dir()
-    store = open_milvus(config, lake, ref)
-    try:
+    with closing(open_milvus(config, lake, ref)) as store:
         return store.exists()
-    finally:
-        store.close()
 
 
 class MilvusStore:
@@ -299,8 +296,9 @@ def _told(what: str) -> Iterator[None]:
 
 
 def _said(error: Exception) -> str:
-    """Return the first line of an error's own words."""
-    return (str(getattr(error, "message", error)).strip() or type(error).__name__).splitlines()[0]
+    """Return the first line of an error's own words; Milvus's put a code before them when printed."""
+    message = getattr(error, "message", error)
+    return first_line(message if str(message).strip() else type(error).__name__)
 
 
 def _import_pymilvus() -> None:

@@ -27,6 +27,7 @@ from filelock import FileLock, Timeout
 
 from schemas.errors import TransientError
 from schemas.snapshot import Record
+from tasks.lake.storage import LocalStorage
 
 LINGER_SECONDS = 10.0
 START_SECONDS = 60.0
@@ -193,9 +194,7 @@ def serve(folder: Path, linger: float) -> None:
     created = _created(os.getpid())
     assert created is not None
     announcement = Discovery(pid=os.getpid(), created=created, port=port)
-    temporary = _discovery(folder).with_suffix(".tmp")
-    temporary.write_text(announcement.model_dump_json())
-    temporary.replace(_discovery(folder))
+    LocalStorage(folder.parent).write(_discovery(folder).name, announcement.model_dump_json().encode())
     idle_since = time.monotonic()
     while not stop.wait(0.5):
         if _has_clients(folder):

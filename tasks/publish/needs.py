@@ -11,7 +11,6 @@ import polars as pl
 from schemas.errors import GlossatorError
 from schemas.snapshot import Snapshot
 from tasks.lake.lake import Corrupt, Lake
-from tasks.lake.storage import NotFound
 from tasks.publish.catalog import read_catalog
 from tasks.publish.pins import read_pins
 
@@ -76,7 +75,7 @@ def read_needs(lake: Lake, now: dt.datetime, grace: dt.timedelta) -> Needs:
     for name in names:
         try:
             snapshots.append(lake.read_snapshot(name))
-        except (NotFound, Corrupt, ValueError) as error:
+        except Corrupt as error:
             raise GlossatorError(
                 f"snapshot {name} is to stay, but its file is missing or damaged: nothing is swept, since nobody knows "
                 "what it needs",

@@ -19,7 +19,7 @@ from schemas.snapshot import PartRef
 from schemas.tables import PASSAGE_CHUNKS, PASSAGE_DOCUMENTS, PASSAGE_PARENTS
 from schemas.work import ShardJob, Workspace
 from tasks.embed.step import matrix
-from tasks.lake.lake import Lake, ipc_bytes
+from tasks.lake.lake import Lake, ipc_bytes, passages_folder
 from tasks.step import Step, lake_of
 
 _SPAN = ["start", "end", "breadcrumb", "level", "page_from", "page_to", "kind"]
@@ -37,11 +37,6 @@ def _key(
         contexts.reads["chunks"],
         embedded.key,
     )
-
-
-def passages_folder(key: str) -> str:
-    """Return the storage folder of a shard's passages."""
-    return f"passages/{key}"
 
 
 def find_passages(lake: Lake, key: str) -> PartRef | None:

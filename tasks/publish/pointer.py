@@ -11,7 +11,7 @@ import datetime as dt
 from pydantic import ConfigDict
 
 from schemas.snapshot import Counts, Flip, Record, VectorStoreRef
-from tasks.lake.lake import Lake
+from tasks.lake.lake import Lake, snapshot_path
 from tasks.lake.storage import NotFound
 from tasks.publish.pins import read_pins
 from tasks.publish.retention import DAYS, retained
@@ -38,7 +38,7 @@ class SnapshotHead(Record):
 
 def read_head(lake: Lake, name: str) -> SnapshotHead:
     """Read a snapshot without its parts."""
-    return SnapshotHead.model_validate_json(lake.storage.read(f"snapshots/{name}.json"))
+    return SnapshotHead.model_validate_json(lake.storage.read(snapshot_path(name)))
 
 
 def point(
@@ -112,7 +112,7 @@ def _window(lake: Lake, now: dt.datetime) -> list[Flip]:
 
 
 def _created(lake: Lake, name: str) -> dt.datetime | None:
-    key = f"snapshots/{name}.json"
+    key = snapshot_path(name)
     try:
         return read_head(lake, name).created
     except NotFound:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 
 from schemas.identity import digest
 from schemas.snapshot import PartRef, Snapshot
 from schemas.work import Workspace
-from tasks.lake.lake import Corrupt
+from tasks.lake.lake import Corrupt, bm25_folder, catalog_folder
 from tasks.publish.candidate import insert_vectors, vector_store
-from tasks.publish.catalog import catalog_folder, catalog_key, read_catalog, write_catalog
-from tasks.publish.lexical import bm25_folder, bm25_key, write_bm25
+from tasks.publish.catalog import catalog_key, read_catalog, write_catalog
+from tasks.publish.lexical import bm25_key, write_bm25
 from tasks.publish.milvus import local_milvus, open_milvus
 from tasks.step import Whole, lake_of
 
@@ -53,12 +54,9 @@ def _vectors_exist(space: Workspace, key: str) -> bool:
         return False
     if not lake.has_folder(catalog_folder(catalog)):
         return False
-    store = open_milvus(space.config.milvus, lake, vector_store(space))
-    try:
-        ids = read_catalog(lake, catalog, "chunks", ["chunk_id"])["chunk_id"].to_list()
+    ids = read_catalog(lake, catalog, "chunks", ["chunk_id"])["chunk_id"].to_list()
+    with closing(open_milvus(space.config.milvus, lake, vector_store(space))) as store:
         return store.exists() and len(store.present(ids)) == len(ids)
-    finally:
-        store.close()
 
 
 CATALOG = Whole(

@@ -26,7 +26,7 @@ import polars as pl
 
 from schemas.config import MilvusConfig
 from schemas.snapshot import STAGES, Record, Snapshot, VectorStoreRef
-from tasks.lake.lake import MANIFEST, Corrupt, Lake, part_path
+from tasks.lake.lake import MANIFEST, Corrupt, Lake, part_path, snapshot_path
 from tasks.lake.storage import NotFound
 from tasks.publish.catalog import read_catalog
 from tasks.publish.milvus import MilvusStore, open_milvus
@@ -182,7 +182,7 @@ class _Sweep:
 
     def _withdraw(self) -> Iterator[Snapshot]:
         for name in self.lake.snapshot_names():
-            key = f"snapshots/{name}.json"
+            key = snapshot_path(name)
             # A publisher writes the snapshot just before the flip that names it.
             if name in self.needs.names or not self._unused(key, self.policy.grace):
                 continue
@@ -191,7 +191,7 @@ class _Sweep:
             if self._may_delete():
                 self.storage.write(f"withdrawn/{name}.json", data)
                 self.storage.delete(key)
-            yield from self._read(f"snapshots/{name}.json" if self.dry_run else f"withdrawn/{name}.json")
+            yield from self._read(key if self.dry_run else f"withdrawn/{name}.json")
 
     def _read(self, key: str) -> Iterator[Snapshot]:
         try:

@@ -18,9 +18,9 @@ from query.opening import open_retriever
 from schemas.documents import ChunkedDocument
 from schemas.plan import ChangeCounts
 from schemas.report import IndexReport
+from tasks.lake.lake import passages_folder
 from tasks.plan.planner import PlanOptions
 from tasks.publish.catalog import read_arrow, read_catalog
-from tasks.publish.passages import passages_folder
 from tests.fixtures import (
     ailments,
     clean_build,
