@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 
 from flows.author import author
 from flows.meter import Meter
@@ -41,7 +42,7 @@ Parts = Mapping[Stage, Sequence[PartRef]]
 MOST_ATTEMPTS = 5
 
 
-def build(run: Runner, plan: Plan, earlier: Parts) -> Parts:
+def build(run: Runner, plan: Plan, earlier: Parts = MappingProxyType({})) -> Parts:
     """Build the shards of a plan; return one part per stage and shard, reused ones included.
 
     Args:
