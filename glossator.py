@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.console import Console
 
-from flows.commands import history, maintenance
+from flows.commands import history, maintenance, purge
 from flows.commands.door import (
+    AsOption,
     CollectionOption,
     ConfigOption,
     Door,
@@ -27,6 +28,7 @@ from flows.commands.door import (
     SetOption,
     asked,
     err,
+    groups_of,
     out,
     print_json,
 )
@@ -78,7 +80,7 @@ def index(
     specs = [resolve_source(lake, src, source)] if src is not None else list_sources(lake)
     if not specs:
         raise UsageError(f"collection {lake.collection!r} has no source yet", hint="run `glossator index FOLDER`")
-    options = PlanOptions(migrate=migrate, allow_deletes=allow_deletes, despite_hold=dry_run)
+    options = PlanOptions(migrate=migrate, allow_deletes=allow_deletes, dry_run=dry_run)
     plan = make_plan(lake, door.config, specs, options)
     if dry_run:
         from flows.console import show_plan
@@ -125,6 +127,7 @@ def search(
     question: Annotated[str, typer.Argument(help="What to look for, in words.")],
     k: Annotated[int, typer.Option("-k", min=1, help="Passages to return.")] = 5,
     mode: ModeOption = "hybrid",
+    member: AsOption = None,
     collection: CollectionOption = None,
     config: ConfigOption = None,
     assignments: SetOption = None,
@@ -134,7 +137,8 @@ def search(
     from query.opening import open_retriever
 
     door = Door(collection, config, assignments)
-    result = open_retriever(door.lake(), door.config).search(asked(question, "search"), k, mode)
+    retriever = open_retriever(door.lake(), door.config)
+    result = retriever.search(asked(question, "search"), k, mode, groups=groups_of(member))
     if json:
         print_json(result)
     else:
@@ -147,6 +151,7 @@ def search(
 def ask(
     question: Annotated[str, typer.Argument(help="A question, English or Chinese.")],
     k: Annotated[int, typer.Option("-k", min=1, help="Passages to answer from.")] = 8,
+    member: AsOption = None,
     collection: CollectionOption = None,
     config: ConfigOption = None,
     assignments: SetOption = None,
@@ -158,7 +163,7 @@ def ask(
 
     door = Door(collection, config, assignments)
     retriever = open_retriever(door.lake(), door.config)
-    result = retriever.search(asked(question, "ask"), k)
+    result = retriever.search(asked(question, "ask"), k, groups=groups_of(member))
     found = answer(result, retriever.lexical)
     if json:
         print_json({"answer": found, "notes": result.notes})
@@ -171,6 +176,7 @@ def ask(
 @app.command()
 def show(
     chunk_id: Annotated[str, typer.Argument(help="A chunk's id, as search prints it; its beginning is enough.")],
+    member: AsOption = None,
     collection: CollectionOption = None,
     config: ConfigOption = None,
     assignments: SetOption = None,
@@ -180,7 +186,7 @@ def show(
     from query.opening import open_reader
 
     door = Door(collection, config, assignments)
-    passage = open_reader(door.lake()).find(chunk_id)
+    passage = open_reader(door.lake()).find(chunk_id, groups_of(member))
     if json:
         print_json(passage)
     else:
@@ -250,6 +256,7 @@ def evaluate(
 
 history.register(app)
 maintenance.register(app)
+purge.register(app)
 
 
 def main() -> None:

@@ -28,7 +28,10 @@ def show_plan(console: Console, plan: Plan) -> None:
         console.print(f"  source [bold]{source.name}[/]: {listed}, {source.hashed} read to compare")
         _skipped(console, source.skipped)
         _left_out(console, source.unusable)
+        _denied(console, source.denied)
     _counts(console, plan.counts)
+    if plan.restricted:
+        console.print(f"  access: {counted(plan.restricted, 'document')} for some groups only")
     if not plan.nothing_to_do:
         shards = counted(plan.shards, "shard")
         console.print(f"  {decimal(plan.bytes)} to load, {len(plan.jobs)} of {shards} to build")
@@ -61,6 +64,7 @@ def show_report(console: Console, report: IndexReport) -> None:
     _left_out(console, report.left_out)
     for warning in report.warnings:
         console.print(f"  [yellow]![/] {escape(warning)}", soft_wrap=True)
+    _denied(console, report.denied)
     _failures(console, report.failed)
 
 
@@ -80,6 +84,14 @@ def _left_out(console: Console, unusable: Sequence[tuple[str, str]]) -> None:
         hanging(console, f"left out {name}: {reason}", 4, "  -")
     if len(unusable) > MOST_FAILURES:
         console.print(f"  … and {len(unusable) - MOST_FAILURES} more left out")
+
+
+def _denied(console: Console, denied: Sequence[tuple[str, str]]) -> None:
+    for name, reason in denied[:MOST_FAILURES]:
+        line = Text("shown to nobody ", style="red").append(f"{name}: {reason}", style="default")
+        hanging(console, line, 4, "  -")
+    if len(denied) > MOST_FAILURES:
+        console.print(f"  … and {len(denied) - MOST_FAILURES} more shown to nobody")
 
 
 def _failures(console: Console, failures: Sequence[Failure]) -> None:
@@ -109,6 +121,10 @@ def show_status(console: Console, status: Status) -> None:
         _row(console, "model", str(status.model))
         if status.hold:
             _row(console, "held", "nothing is published until: glossator resume")
+        if status.restricted:
+            _row(console, "access", f"{counted(status.restricted, 'document')} for some groups only")
+    if status.purged:
+        _row(console, "purged", counted(status.purged, "document"))
     for source in status.sources:
         console.print(f"  {'source':<11}{source.name}: {escape(printable(source.root))}", soft_wrap=True)
     _failures(console, [item.failure for item in status.quarantine])

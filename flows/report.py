@@ -40,5 +40,6 @@ def report(plan: Plan, snapshot: Snapshot, pointer: Flip) -> IndexReport:
         chunks=snapshot.counts.chunks,
         skipped=dict(sorted(skipped.items())),
         left_out=tuple(entry for source in plan.sources for entry in source.unusable),
+        denied=tuple(entry for source in plan.sources for entry in source.denied),
         failed=plan.failures,
     )

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import datetime as dt
 
-from schemas.snapshot import Counts, Record
+import polars as pl
+
+from schemas.identity import PUBLIC_ACL
+from schemas.snapshot import Counts, Record, Snapshot
 from schemas.work import SourceSpec
+from tasks.lake.access import Access, read_access
 from tasks.lake.lake import Lake
 from tasks.plan.quarantine import Quarantined, read_quarantine
 from tasks.plan.registry import list_sources
 
 
 class Status(Record):
-    """State of a collection; everything but sources and quarantine is None before the first publish."""
+    """State of a collection; everything but sources, quarantine and purged is None before the first publish.
+
+    Attributes:
+        restricted: published documents that only some groups may see; None where the catalog is damaged.
+        purged: tombstones.
+    """
 
     collection: str
     lake: str
@@ -25,12 +34,15 @@ class Status(Record):
     model: str | None = None
     shards: int | None = None
     counts: Counts | None = None
+    restricted: int | None = None
+    purged: int = 0
     sources: tuple[SourceSpec, ...] = ()
     quarantine: tuple[Quarantined, ...] = ()
 
 
 def read_status(lake: Lake) -> Status:
     """Read the state of a collection. Reads a handful of small files."""
+    access = read_access(lake)
     flip = lake.current_flip()
     snapshot = lake.read_snapshot(flip.snapshot) if flip else None
     return Status(
@@ -45,6 +57,18 @@ def read_status(lake: Lake) -> Status:
         model=snapshot.vectors.model if snapshot else None,
         shards=snapshot.shards if snapshot else None,
         counts=snapshot.counts if snapshot else None,
+        restricted=_restricted(lake, snapshot, access) if snapshot else None,
+        purged=len(access.tombstones),
         sources=tuple(list_sources(lake)),
         quarantine=tuple(read_quarantine(lake).values()),
     )
+
+
+def _restricted(lake: Lake, snapshot: Snapshot, access: Access) -> int | None:
+    path = lake.storage.local(f"catalog/{snapshot.catalog}/documents.arrow")
+    try:
+        documents = pl.read_ipc(path, columns=["doc_id", "acl_id"])
+    except (pl.exceptions.PolarsError, OSError):
+        return None
+    has_groups = (pl.col("acl_id") != PUBLIC_ACL) | pl.col("doc_id").is_in(list(access.groups))
+    return documents.filter(has_groups).height

@@ -9,7 +9,7 @@ one by one. The result says which way it went, and why.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
@@ -30,11 +30,14 @@ _SMALLEST_EF = 128
 class VectorSearch(Protocol):
     """An index over the vectors of a collection."""
 
-    def search(self, vector: npt.NDArray[np.float32], limit: int, ef: int) -> list[tuple[str, float]]:
+    def search(
+        self, vector: npt.NDArray[np.float32], limit: int, ef: int, acl_ids: Sequence[int] | None = None
+    ) -> list[tuple[str, float]]:
         """Return chunk ids and cosine similarities, best first, of at most ``limit`` rows.
 
         Args:
             ef: how many candidates an HNSW index looks at, at least ``limit``.
+            acl_ids: only rows of these sets of groups; None for all.
         """
         ...
 
@@ -60,6 +63,7 @@ def search_dense(
     *,
     brute_force_rows: int,
     allowed: npt.NDArray[np.bool_] | None = None,
+    acl_ids: Sequence[int] | None = None,
 ) -> DenseResult:
     """Return the min(k, allowed) chunks nearest to ``vector``.
 
@@ -68,6 +72,7 @@ def search_dense(
         vector: L2-normalised, shape (dimension,).
         brute_force_rows: a filtered set up to this size is scored exactly.
         allowed: shape (reader.size,); None allows all.
+        acl_ids: of all chunks that are allowed, so that the index looks at fewer others; ``allowed`` alone decides.
     """
     visible = reader.size if allowed is None else int(np.count_nonzero(allowed))
     wanted = min(k, visible)
@@ -76,7 +81,7 @@ def search_dense(
     if allowed is not None and visible <= brute_force_rows:
         return _exact(reader, vector, wanted, allowed)
     try:
-        return _widening(reader, index, vector, wanted, allowed)
+        return _widening(reader, index, vector, wanted, allowed, acl_ids)
     except GlossatorError as error:
         exact = _exact(reader, vector, wanted, allowed)
         return replace(exact, note=f"vectors compared one by one: {error.what}")
@@ -88,11 +93,12 @@ def _widening(
     vector: npt.NDArray[np.float32],
     wanted: int,
     allowed: npt.NDArray[np.bool_] | None,
+    acl_ids: Sequence[int] | None,
 ) -> DenseResult:
     limit = wanted
     way: Way = "index"
     while limit <= _LARGEST_LIMIT:
-        hits = index().search(vector, limit, max(2 * limit, _SMALLEST_EF))
+        hits = index().search(vector, limit, max(2 * limit, _SMALLEST_EF), acl_ids)
         seen: dict[int, float] = {}
         for chunk_id, score in hits:
             row = reader.row(chunk_id)

@@ -73,7 +73,7 @@ def _with_model_of(lake: Lake, config: Config, snapshot: Snapshot) -> Config:
     config = config.model_copy(update={"embed": embed})
     if stamp_model(lake, config, remember=False).identity != snapshot.vectors.model_identity:
         raise UsageError(
-            f"the model {snapshot.vectors.model} or its prompts are not those that the index was made with",
-            hint="set embed.query_prompt and embed.passage_prompt back, or run `glossator index --migrate`",
+            f"the model {snapshot.vectors.model} or embed.passage_prompt is not that that the index was made with",
+            hint="set embed.passage_prompt back, or run `glossator index --migrate`",
         )
     return config

@@ -7,7 +7,7 @@ neither the model nor the vector store is opened.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -160,22 +160,34 @@ class Retriever:
             store.close()
 
     def search(
-        self, question: str, k: int = 10, mode: Mode = "hybrid", *, allowed: npt.NDArray[np.bool_] | None = None
+        self,
+        question: str,
+        k: int = 10,
+        mode: Mode = "hybrid",
+        *,
+        allowed: npt.NDArray[np.bool_] | None = None,
+        groups: Iterable[str] | None = None,
     ) -> SearchResult:
         """Return the best ``k`` passages, fewer where fewer match.
 
         Args:
             allowed: which chunks may be found, shape (reader.size,); None allows all.
+            groups: of the person who asks, who finds nothing that they may not see; None for the operator, who finds
+                all that was not purged.
 
         Raises:
             UsageError: no such mode, or ``k`` below 1.
             Swept: the snapshot was swept meanwhile.
+            Corrupt: nobody knows who may see what.
         """
         if mode not in MODES:
             raise UsageError(f"no search mode {mode!r}", hint=f"one of {', '.join(MODES)}")
         if k < 1:
             raise UsageError(f"cannot return {k} passages", hint="ask for 1 or more")
         trace = _Trace()
+        seen = self.reader.visibility.of(groups)
+        if not seen.everything:
+            allowed = seen.chunks if allowed is None else allowed & seen.chunks
         candidates = max(self.config.candidates, k)
         dense = bm25 = NOTHING
         if not question.strip():
@@ -185,7 +197,7 @@ class Retriever:
                 with trace.step("bm25"):
                     bm25 = self.lexical.search(question, candidates, allowed=allowed)
             if mode != "bm25" and self._dense_makes_sense(question, mode, trace):
-                dense = self._search_dense(question, candidates, allowed, trace)
+                dense = self._search_dense(question, candidates, allowed, seen.acl_ids, trace)
         fused = self._fuse(dense, bm25, mode)[:k]
         with trace.step("passages"):
             hits = tuple(
@@ -211,7 +223,12 @@ class Retriever:
         return False
 
     def _search_dense(
-        self, question: str, candidates: int, allowed: npt.NDArray[np.bool_] | None, trace: _Trace
+        self,
+        question: str,
+        candidates: int,
+        allowed: npt.NDArray[np.bool_] | None,
+        acl_ids: Sequence[int] | None,
+        trace: _Trace,
     ) -> Ranking:
         with trace.step("encode"):
             vector = encode_question(self._encoder(), question, self.reader.snapshot.vectors.dimension)
@@ -223,6 +240,7 @@ class Retriever:
                 candidates,
                 brute_force_rows=self.config.brute_force_rows,
                 allowed=allowed,
+                acl_ids=acl_ids,
             )
         trace.way = found.way
         if found.note:

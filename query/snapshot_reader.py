@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import datetime as dt
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -25,6 +25,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from query.mapped import damaged, mapped_table, mapped_vectors, row_of, value_of
+from query.visibility import Visibility
 from schemas.errors import GlossatorError, UsageError
 from schemas.identity import document_id, embedded_digest, embedded_text, metadata_digest
 from schemas.rows import metadata_of
@@ -152,6 +153,7 @@ class SnapshotReader:
         self._keys = {ref.shard: ref.key for ref in self.snapshot.parts.get("passages", ())}
         self._shards: dict[int, _Shard] = {}
         self._lock = Lock()
+        self.visibility = Visibility(self, lake)
         self._text = lru_cache(_TEXTS_KEPT)(self._read_text)
 
     def require(self) -> None:
@@ -200,14 +202,22 @@ class SnapshotReader:
         row = bisect_left(range(self.size), chunk_id, key=self.chunk_id)
         return row if row < self.size and self.chunk_id(row) == chunk_id else None
 
-    def find(self, prefix: str) -> Passage:
+    def find(self, prefix: str, groups: Iterable[str] | None = None) -> Passage:
         """Return the passage whose id begins with ``prefix``.
 
+        Args:
+            groups: of the person who asks; None for the operator, who sees all that was not purged.
+
         Raises:
-            UsageError: none does, or several do.
+            UsageError: none does that may be seen, or several do.
         """
+        seen = self.visibility.of(groups).chunks
         row = bisect_left(range(self.size), prefix, key=self.chunk_id)
-        matches = [number for number in range(row, min(row + 2, self.size)) if self.chunk_id(number).startswith(prefix)]
+        matches: list[int] = []
+        while row < self.size and len(matches) < 2 and self.chunk_id(row).startswith(prefix):
+            if seen[row]:
+                matches.append(row)
+            row += 1
         if not prefix or not matches:
             raise UsageError(
                 f"no chunk {prefix!r} in snapshot {self.snapshot.id[:12]}", hint="`glossator search` prints ids"

@@ -17,9 +17,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic.fields import FieldInfo
 
+from schemas.access import compile_glob, group_name
 from schemas.errors import UsageError
 from schemas.identity import digest
 
@@ -88,7 +89,7 @@ class EmbedConfig(Section):
         "sentence-transformers/all-MiniLM-L6-v2",
         description="A sentence-transformers model (name or folder), or `hash:DIM` for deterministic test vectors.",
     )
-    query_prompt: str = Field("", description="Put before a question, where the model was trained with one.")
+    query_prompt: str = operational("", description="Put before a question, where the model was trained with one.")
     passage_prompt: str = Field("", description="Put before a passage, where the model was trained with one.")
     precision: Literal["auto", "bf16", "fp32"] = operational(
         "auto", description="`auto`: bf16 where the processor has it, else fp32. Vectors differ by a rounding."
@@ -117,6 +118,37 @@ class MilvusConfig(Section):
     )
     index: Literal["HNSW", "FLAT", "IVF_FLAT", "AUTOINDEX"] = Field("HNSW", description="Vector index.")
     batch_bytes: int = operational(2 * 2**20, gt=0, description="Bytes per insert call; servers cap a message.")
+
+
+class AccessRule(BaseModel):
+    """One ``[[access.rules]]``: documents, and who may see them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    match: str
+    groups: tuple[str, ...]
+
+    @field_validator("match")
+    @classmethod
+    def _glob(cls, match: str) -> str:
+        compile_glob(match)
+        return match
+
+    @field_validator("groups")
+    @classmethod
+    def _plain(cls, groups: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(sorted({group_name(name) for name in groups}))
+
+
+class AccessConfig(Section):
+    """Who may see what. The first rule that matches a document wins over its sidecar file and its front matter."""
+
+    rules: tuple[AccessRule, ...] = operational(
+        (),
+        description='`[[access.rules]]` tables: `match`, a glob over "source/path" (`**` crosses folders), and '
+        "`groups`, a list; an empty one means nobody. The first match wins. A change takes rights away at the next "
+        "run's plan, and gives them when it publishes.",
+    )
 
 
 class SearchConfig(Section):
@@ -165,6 +197,7 @@ class Config(Section):
     embed: EmbedConfig = EmbedConfig()
     bm25: Bm25Config = Bm25Config()
     milvus: MilvusConfig = MilvusConfig()
+    access: AccessConfig = AccessConfig()
     search: SearchConfig = SearchConfig()
     run: RunConfig = RunConfig()
 

@@ -22,7 +22,8 @@ class Metadata:
         language: ISO 639-1 code of the natural language ("en", "zh"), or "und".
         tags: free labels.
         date: the date stated in the document.
-        groups: access groups; None where the document states none.
+        groups: access groups (schemas.access); None where there is no statement. A loader gives those that the
+            document states; rows hold those that count.
     """
 
     type: DocumentType

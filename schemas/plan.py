@@ -7,7 +7,8 @@ from schemas.work import ShardJob, SourceSpec, Workspace
 
 
 class ChangeCounts(Record):
-    """Documents by what happens to them; copies count as added, stale ones as failed."""
+    """Documents by what happens to them; copies count as added, stale ones as failed, and as changed those of which
+    only the groups did."""
 
     added: int = 0
     changed: int = 0
@@ -25,6 +26,7 @@ class SourceSummary(Record):
         skipped: by ending, files that no loader takes.
         unusable: (name, reason) of entries that cannot be documents at all.
         hashed: files that had to be read to know whether they changed.
+        denied: (URI, reason) of documents that nobody may see, since their sidecar cannot be read.
     """
 
     name: str
@@ -32,6 +34,7 @@ class SourceSummary(Record):
     skipped: dict[str, int]
     unusable: tuple[tuple[str, str], ...]
     hashed: int
+    denied: tuple[tuple[str, str], ...] = ()
 
 
 class PlanSummary(Record):
@@ -48,6 +51,7 @@ class PlanSummary(Record):
     damaged: tuple[str, ...]
     failed: tuple[Failure, ...]
     held: str = ""
+    restricted: int = 0
 
 
 class Plan(Record):
@@ -65,6 +69,7 @@ class Plan(Record):
         rebuilds_stores: catalog, BM25 index or vectors are built anew of the same parts, since their config or code
             changed.
         damaged: storage keys of what the published snapshot names and is missing or cut short; built anew.
+        restricted: documents that only some groups may see, as far as is known before they are read.
     """
 
     workspace: Workspace
@@ -82,6 +87,7 @@ class Plan(Record):
     rebuilds_stores: bool = False
     damaged: tuple[str, ...] = ()
     held: str = ""
+    restricted: int = 0
 
     @property
     def nothing_to_do(self) -> bool:
@@ -102,4 +108,5 @@ class Plan(Record):
             damaged=self.damaged,
             failed=self.failures,
             held=self.held,
+            restricted=self.restricted,
         )

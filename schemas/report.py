@@ -22,6 +22,7 @@ class IndexReport(Record):
         skipped: by ending, files that no loader takes.
         left_out: (name, reason) of entries that cannot be documents at all: dead links, pipes.
         warnings: what went wrong after the index was published, in sentences.
+        denied: (URI, reason) of documents that nobody may see, since their sidecar cannot be read.
         failed: documents that are not in the snapshot in their present version, and why.
     """
 
@@ -37,6 +38,7 @@ class IndexReport(Record):
     seconds: dict[str, float] = Field(default_factory=dict)
     skipped: dict[str, int] = Field(default_factory=dict)
     left_out: tuple[tuple[str, str], ...] = ()
+    denied: tuple[tuple[str, str], ...] = ()
     failed: tuple[Failure, ...] = ()
     warnings: tuple[str, ...] = ()
     published: bool = False

@@ -18,6 +18,8 @@ _metadata = [
     ("date", pa.date32()),
     ("groups", _strings),
 ]
+_access = [("stated_groups", _strings), ("granted", pa.string())]
+"""Where ``groups``, the ones that count, come from: see schemas.access."""
 _identity = [("doc_id", pa.string()), ("source", pa.string()), ("uri", pa.string())]
 _digests = [
     ("content_digest", pa.string()),
@@ -39,10 +41,12 @@ PLAN = pa.schema(
         ("shard", pa.int32()),
         *_identity,
         ("content_digest", pa.string()),
+        ("granted", pa.string()),
         ("action", pa.string()),
     ]
 )
-"""One row per document of the target corpus in a shard that changes; ``action`` is one of plan.changes.ACTIONS."""
+"""One row per document of the target corpus in a shard that changes; ``action`` is one of plan.changes.ACTIONS,
+``granted`` as in access.canonical. A row of a part is the same when doc_id, content_digest and granted are."""
 
 DOCUMENTS = pa.schema(
     [
@@ -50,6 +54,7 @@ DOCUMENTS = pa.schema(
         *_digests,
         ("structure_digest", pa.string()),
         *_metadata,
+        *_access,
         ("pages", pa.list_(pa.int64())),
         ("flags", _strings),
         ("text", pa.large_string()),
@@ -105,6 +110,7 @@ PASSAGE_DOCUMENTS = pa.schema(
         *_identity,
         *_digests,
         *_metadata,
+        *_access,
         ("pages", pa.list_(pa.int64())),
         ("flags", _strings),
         ("text", pa.large_string()),
@@ -136,6 +142,7 @@ CATALOG_DOCUMENTS = pa.schema(
         *_identity,
         *_digests,
         *_metadata,
+        *_access,
         ("acl_id", pa.int64()),
         ("tags_id", pa.int64()),
         ("shard", pa.int32()),

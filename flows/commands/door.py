@@ -26,6 +26,10 @@ ConfigOption = Annotated[Path | None, typer.Option("--config", help="Configurati
 SetOption = Annotated[list[str] | None, typer.Option("--set", help="Set one value: section.key=value. Repeatable.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 ModeOption = Annotated[Literal["hybrid", "dense", "bm25"], typer.Option("--mode", help="Sides to search.")]
+AsOption = Annotated[
+    str | None,
+    typer.Option("--as", metavar="GROUP[,GROUP]", help="See what a member of these groups would; default: everything."),
+]
 
 
 class Door:
@@ -67,6 +71,13 @@ def asked(question: str, command: str) -> str:
     if not text.strip():
         raise UsageError("the question is empty", hint=f'say what to look for: `glossator {command} "WORDS"`')
     return text
+
+
+def groups_of(member: str | None) -> tuple[str, ...] | None:
+    """Return the groups that ``--as`` names; None without it, and nobody's groups for an empty one."""
+    if member is None:
+        return None
+    return tuple(sorted({" ".join(name.split()) for name in member.split(",")} - {""}))
 
 
 def print_json(value: Any) -> None:

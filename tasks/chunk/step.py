@@ -5,7 +5,7 @@ A document that cannot be chunked is left out of the part, and of its key: the p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -25,6 +25,8 @@ from tasks.step import donor_tables, failure_of, lake_of, parts_step
 
 Row = dict[str, Any]
 _READS = ["doc_id", "source", "uri", "content_digest", "structure_digest", "type", "syntax", "pages", "text"]
+_PLAIN = ["doc_id", "role", "index", "start", "end", "parent", "level", "kind"]
+_FIELDS = [*_PLAIN, "breadcrumb", "definitions"]
 
 
 def _key(space: Workspace, job: ShardJob, loaded: PartRef) -> str:
@@ -61,18 +63,24 @@ def _compute(space: Workspace, job: ShardJob, key: str, loaded: PartRef) -> Part
         pairs = zip(documents["doc_id"].to_pylist(), documents["structure_digest"].to_pylist(), strict=True)
         key = _key_of(space, digest_rows(pair for pair in pairs if pair[0] not in failed))
     table = pa.Table.from_pylist(rows, schema=SPANS)
-    spans = digest_rows(_fields(row) for row in rows)
-    ref = PartRef(
+    return lake.write_part(describe_spans(space.stages["chunk"], job.shard, key, table, failures, copied), table)
+
+
+def describe_spans(
+    config: str, shard: int, key: str, table: pa.Table, failures: Iterable[Failure] = (), copied: int = 0
+) -> PartRef:
+    """Return the ref of a table of SPANS."""
+    spans = digest_rows(_fields(row) for row in table.select(_FIELDS).to_pylist())
+    return PartRef(
         stage="chunk",
-        shard=job.shard,
+        shard=shard,
         key=key,
-        config=space.stages["chunk"],
+        config=config,
         reads={"spans": spans},
         rows_digest=spans,
         counts={"rows": table.num_rows, "documents_copied": copied},
         failures=tuple(failures),
     )
-    return lake.write_part(ref, table)
 
 
 def _chunk(document: Row, tokenizer: Tokenizer, space: Workspace) -> Iterator[Row]:
@@ -105,7 +113,7 @@ def _rows(document: Row, role: str, spans: tuple[Span, ...], chunked: ChunkedDoc
 def _fields(row: Row) -> tuple[str | int, ...]:
     """Return all that a later stage reads of a span; pages and the total follow from what the key stands for."""
     return (
-        *(row[name] for name in ("doc_id", "role", "index", "start", "end", "parent", "level", "kind")),
+        *(row[name] for name in _PLAIN),
         len(row["breadcrumb"]),
         *row["breadcrumb"],
         *row["definitions"],

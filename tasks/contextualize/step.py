@@ -53,20 +53,22 @@ def _compute(space: Workspace, job: ShardJob, key: str, loaded: PartRef, chunked
         rows.extend(_contexts(documents[str(doc_id)], children, definitions, tokenizer, space))
         tick("contextualize")
     table = pa.Table.from_pylist(rows, schema=CONTEXTS)
-    chunks = digest_rows((row["chunk_id"], row["embedded_digest"]) for row in rows)
-    ref = PartRef(
+    return lake.write_part(describe_contexts(space.stages["contextualize"], job.shard, key, table), table)
+
+
+def describe_contexts(config: str, shard: int, key: str, table: pa.Table) -> PartRef:
+    """Return the ref of a table of CONTEXTS."""
+    digests = table["embedded_digest"].to_pylist()
+    chunks = digest_rows(zip(table["chunk_id"].to_pylist(), digests, strict=True))
+    return PartRef(
         stage="contextualize",
-        shard=job.shard,
+        shard=shard,
         key=key,
-        config=space.stages["contextualize"],
-        reads={
-            "chunks": chunks,
-            "embedded": digest_rows((value,) for value in {row["embedded_digest"] for row in rows}),
-        },
+        config=config,
+        reads={"chunks": chunks, "embedded": digest_rows((value,) for value in set(digests))},
         rows_digest=chunks,
         counts={"chunks": table.num_rows},
     )
-    return lake.write_part(ref, table)
 
 
 def _contexts(

@@ -43,15 +43,24 @@ def _compute(space: Workspace, job: ShardJob, key: str, contexts: PartRef) -> Pa
         wanted = np.flatnonzero(missing)
         rows[wanted] = _encode(space, [texts[keys[index]] for index in wanted])
     part = pa.table([pa.array(keys, pa.string()), _as_list(rows)], schema=vectors(space.model.dimension))
-    ref = PartRef(
-        stage="embed",
-        shard=job.shard,
-        key=key,
-        config=space.stages["embed"],
-        rows_digest=digest_rows((key,) for key in keys),
-        counts={"vectors": len(keys), "computed": int(missing.sum()), "copied": int((~missing).sum())},
-    )
+    ref = describe_vectors(space.stages["embed"], job.shard, key, keys, int(missing.sum()))
     return lake.write_part(ref, part)
+
+
+def describe_vectors(config: str, shard: int, key: str, keys: Sequence[str], computed: int = 0) -> PartRef:
+    """Return the ref of a table of vectors.
+
+    Args:
+        keys: its column embed_key.
+    """
+    return PartRef(
+        stage="embed",
+        shard=shard,
+        key=key,
+        config=config,
+        rows_digest=digest_rows((key,) for key in keys),
+        counts={"vectors": len(keys), "computed": computed, "copied": len(keys) - computed},
+    )
 
 
 def _encode(space: Workspace, texts: Sequence[str]) -> npt.NDArray[np.float32]:

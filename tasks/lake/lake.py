@@ -12,6 +12,7 @@
     withdrawn/<snapshot>.json      snapshots that are being swept: for readers they do not exist any more
     sources/<name>.json            recorded roots
     identity                       tells this lake from others that share a Milvus server with it
+    access/                        who may see what today; outside all snapshots (access.py)
     state/                         disposable: hints, failures, newest parts, Prefect's cache records
 """
 

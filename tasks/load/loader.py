@@ -9,8 +9,8 @@ from schemas.documents import DocumentType, LoadedDocument
 from schemas.errors import PermanentError
 from tasks.load.code import SYNTAX_BY_EXTENSION, load_code
 
-LOADER_VERSION = 1
-"""Raised whenever the same bytes give another text, metadata or pages than before."""
+LOADER_VERSION = 2
+"""Raised whenever the same bytes give another text, metadata or pages than before, or the table another column."""
 
 _TYPES: dict[str, DocumentType] = {
     **dict.fromkeys(("md", "markdown", "mdown", "mkd", "mdx"), "markdown"),

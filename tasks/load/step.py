@@ -1,12 +1,14 @@
 """Load, for one shard: read each document of the plan, or copy its row from an earlier part.
 
-Rows are copied by content digest, so unchanged, renamed and copied documents are not parsed again. A document that
-cannot be loaded is left out of the part, and of its key: the part then stands for what it holds.
+Rows are copied by content digest, so unchanged, renamed and copied documents are not parsed again; what is granted to
+whom is the plan's, and worked into each row, copied or not. A document that cannot be loaded is left out of the part,
+and of its key: the part then stands for what it holds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -14,6 +16,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from schemas.access import effective
 from schemas.documents import LoadedDocument
 from schemas.errors import GlossatorError, TransientError
 from schemas.identity import (
@@ -24,6 +27,7 @@ from schemas.identity import (
     structure_digest,
     text_digest,
 )
+from schemas.rows import metadata_of
 from schemas.snapshot import Failure, PartRef
 from schemas.tables import DOCUMENTS, PLAN
 from schemas.work import ShardJob, Workspace
@@ -34,8 +38,8 @@ from tasks.progress import expect, tick
 from tasks.step import donor_tables, failure_of, lake_of, parts_step
 
 
-def load_key(config: str, documents: Iterable[tuple[str, str]]) -> str:
-    """Return the key of a load part: its config and the (doc_id, content digest) pairs that it holds."""
+def load_key(config: str, documents: Iterable[tuple[str, str, str | None]]) -> str:
+    """Return the key of a load part: its config and the (doc_id, content digest, granted) of what it holds."""
     return part_key("load", config, digest_rows(documents))
 
 
@@ -55,7 +59,8 @@ def _compute(space: Workspace, job: ShardJob, key: str) -> PartRef:
     for document in wanted.iter_rows(named=True):
         donor = donors.get((document["content_digest"], _loader_of(document["uri"])))
         if donor is not None:
-            rows.append({**donor, **{name: document[name] for name in ("doc_id", "source", "uri")}})
+            own = {name: document[name] for name in ("doc_id", "source", "uri")}
+            rows.append(_granted({**donor, **own}, document["granted"]))
             copied += 1
         else:
             digest = ""
@@ -63,7 +68,7 @@ def _compute(space: Workspace, job: ShardJob, key: str) -> PartRef:
                 data = sources[document["source"]].read(document["uri"])
                 digest = content_digest(data)
                 loaded = load_document(data, document["uri"], space.config.load)
-                rows.append(_row(document, digest, loaded))
+                rows.append(_granted(_row(document, digest, loaded), document["granted"]))
             except TransientError:
                 raise
             except Exception as error:  # One bad document harms only itself, whatever its parser throws.
@@ -72,7 +77,7 @@ def _compute(space: Workspace, job: ShardJob, key: str) -> PartRef:
         tick("load")
     rows.sort(key=lambda row: row["doc_id"])
     table = pa.Table.from_pylist(rows, schema=DOCUMENTS)
-    return lake.write_part(_ref(space, job, rows, failures, copied), table)
+    return lake.write_part(describe_documents(space.stages["load"], job.shard, table, failures, copied), table)
 
 
 def _documents_of(lake: Lake, job: ShardJob) -> pl.DataFrame:
@@ -90,25 +95,42 @@ def _plan(lake: Lake, key: str) -> Mapping[int, pl.DataFrame]:
     return {shard: rows for (shard,), rows in plan.partition_by("shard", as_dict=True).items()}
 
 
-def _ref(
-    space: Workspace, job: ShardJob, rows: Sequence[dict[str, Any]], failures: list[Failure], copied: int
+def describe_documents(
+    config: str, shard: int, table: pa.Table, failures: Iterable[Failure] = (), copied: int = 0
 ) -> PartRef:
+    """Return the ref of a table of DOCUMENTS."""
+    wanted = ("_id", "_digest", "uri", "granted", "flags")
+    columns = {name: table[name].to_pylist() for name in DOCUMENTS.names if name.endswith(wanted)}
+    ids, granted = columns["doc_id"], columns["granted"]
+    digests = zip(*(columns[f"{name}_digest"] for name in ("text", "metadata", "content")), strict=True)
     return PartRef(
         stage="load",
-        shard=job.shard,
-        key=load_key(space.stages["load"], ((row["doc_id"], row["content_digest"]) for row in rows)),
-        config=space.stages["load"],
+        shard=shard,
+        key=load_key(config, zip(ids, columns["content_digest"], granted, strict=True)),
+        config=config,
         reads={
-            "structure": digest_rows((row["doc_id"], row["structure_digest"]) for row in rows),
-            "metadata": digest_rows((row["doc_id"], row["uri"], row["metadata_digest"]) for row in rows),
+            "structure": digest_rows(zip(ids, columns["structure_digest"], strict=True)),
+            "metadata": digest_rows(zip(ids, columns["uri"], columns["metadata_digest"], strict=True)),
         },
         rows_digest=digest_rows(
-            (row["doc_id"], row["text_digest"], row["metadata_digest"], row["content_digest"], *row["flags"])
-            for row in rows
+            (doc_id, *own, grants, *flags)
+            for doc_id, own, grants, flags in zip(ids, digests, granted, columns["flags"], strict=True)
         ),
-        counts={"documents": len(rows), "computed": len(rows) - copied, "copied": copied},
+        counts={"documents": table.num_rows, "computed": table.num_rows - copied, "copied": copied},
         failures=tuple(failures),
     )
+
+
+def _granted(row: dict[str, Any], granted: str | None) -> dict[str, Any]:
+    """Return a row with the groups that count, and what follows from them."""
+    groups = effective(granted, row["stated_groups"])
+    metadata = replace(metadata_of(row), groups=groups)
+    return {
+        **row,
+        "granted": granted,
+        "groups": None if groups is None else list(groups),
+        "metadata_digest": metadata_digest(metadata, tuple(row["pages"])),
+    }
 
 
 def _loader_of(uri: str) -> tuple[str, str]:
@@ -127,6 +149,7 @@ def _donor_rows(space: Workspace, job: ShardJob, digests: set[str]) -> Mapping[t
 
 def _row(document: Mapping[str, Any], digest: str, loaded: LoadedDocument) -> dict[str, Any]:
     metadata = loaded.metadata
+    stated = None if metadata.groups is None else sorted(set(metadata.groups))
     return {
         "doc_id": document["doc_id"],
         "source": document["source"],
@@ -141,7 +164,9 @@ def _row(document: Mapping[str, Any], digest: str, loaded: LoadedDocument) -> di
         "language": metadata.language,
         "tags": sorted(set(metadata.tags)),
         "date": metadata.date,
-        "groups": None if metadata.groups is None else sorted(set(metadata.groups)),
+        "groups": stated,
+        "stated_groups": stated,
+        "granted": None,
         "pages": list(loaded.pages),
         "flags": list(loaded.flags),
         "text": loaded.text,

@@ -16,6 +16,9 @@ from schemas.config import LoadConfig
 from schemas.errors import PermanentError, PlanRefused, TransientError, UsageError
 from schemas.work import SourceSpec
 
+SIDECAR = ".groups"
+"""Ending of the file beside a document that names its access groups (grants.py)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -93,7 +96,8 @@ class FolderSource:
         for item in items:
             # Names are bytes, and UTF-8 whatever the locale: a document is the same for every user and timer.
             name = os.fsencode(item.name).decode("utf-8", "backslashreplace")
-            if self._ignored.match(name):
+            # A sidecar is ignored with its document, never alone: that would open the document to everybody.
+            if self._ignored.match(name.removesuffix(SIDECAR)):
                 continue
             uri = f"{prefix}{name}"
             is_folder = item.is_dir(follow_symlinks=False)
@@ -102,6 +106,8 @@ class FolderSource:
                 unusable.append((uri, reason))
                 continue
             if is_folder:
+                if item.name.endswith(SIDECAR):
+                    unusable.append((uri, "a folder by the name of a sidecar"))
                 yield from self._walk(Path(item.path), f"{uri}/", unusable)
                 continue
             try:

@@ -26,7 +26,7 @@ from tasks.publish.milvus import SCHEMA_VERSION
 from tasks.tokens.analyzer import ANALYZER_VERSION
 
 EMBED_VERSION = 1
-PASSAGES_VERSION = 2
+PASSAGES_VERSION = 3
 
 
 def stage_digests(config: Config, model: ModelStamp) -> dict[Stage, str]:
@@ -49,7 +49,12 @@ def stage_digests(config: Config, model: ModelStamp) -> dict[Stage, str]:
 def stores_digest(config: Config) -> str:
     """Return the digest of what decides catalog, BM25 index and vector store beside the parts that they hold."""
     return _digest(
-        CATALOG_VERSION, BM25_VERSION, SCHEMA_VERSION, config.bm25.result_digest(), config.milvus.result_digest()
+        CATALOG_VERSION,
+        BM25_VERSION,
+        SCHEMA_VERSION,
+        config.bm25.result_digest(),
+        config.milvus.result_digest(),
+        digest("place", config.milvus.uri),  # Another server has none of the rows.
     )
 
 

@@ -19,6 +19,7 @@ from schemas.plan import Plan
 from schemas.snapshot import STAGES, Counts, Flip, PartRef, Snapshot, Stage, VectorStoreRef
 from schemas.work import Workspace
 from tasks.lake.lake import Lake, bm25_folder, passages_folder
+from tasks.plan.grants import enforce
 from tasks.plan.registry import record_source
 from tasks.plan.stages import indexing_digest, stores_digest
 from tasks.publish.bm25 import Bm25Index
@@ -111,10 +112,9 @@ def assemble(
     vectors = vector_store(space)
     indexing = indexing_digest(space.config, space.stages)
     passages = parts["passages"]
-    layout = digest("layout", catalog, bm25, vectors.collection, *(ref.key for stage in STAGES for ref in parts[stage]))
     return Snapshot(
         id=identify(lake, indexing, catalog, passages),
-        layout=layout[:32],
+        layout=layout_digest(catalog, bm25, vectors, parts),
         collection=space.collection,
         created=dt.datetime.now(dt.UTC),
         parent=plan.parent,
@@ -125,11 +125,22 @@ def assemble(
         catalog=catalog,
         bm25=bm25,
         vectors=vectors,
-        counts=Counts(
-            documents=sum(ref.counts["documents"] for ref in passages),
-            chunks=sum(ref.counts["chunks"] for ref in passages),
-            parents=sum(ref.counts["parents"] for ref in passages),
-        ),
+        counts=count(passages),
+    )
+
+
+def layout_digest(catalog: str, bm25: str, vectors: VectorStoreRef, parts: Mapping[Stage, Sequence[PartRef]]) -> str:
+    """Return the digest of the keys of all that a snapshot names."""
+    keys = (ref.key for stage in STAGES for ref in parts[stage])
+    return digest("layout", catalog, bm25, vectors.collection, *keys)[:32]
+
+
+def count(passages: Sequence[PartRef]) -> Counts:
+    """Return what the passages of all shards hold."""
+    return Counts(
+        documents=sum(ref.counts["documents"] for ref in passages),
+        chunks=sum(ref.counts["chunks"] for ref in passages),
+        parents=sum(ref.counts["parents"] for ref in passages),
     )
 
 
@@ -171,5 +182,26 @@ def flip(
         raise PublishRefused(describe_hold(lake, newest), hint="glossator resume")
     for spec in plan.new_sources:
         record_source(lake, spec)
+    _enforce_stated(lake, lake.read_snapshot(plan.parent) if plan.parent else None, snapshot)
     lake.write_snapshot(snapshot)
     return point(lake, plan.flip + 1, snapshot.name, author=author, reason=reason, now=now)
+
+
+def _enforce_stated(lake: Lake, parent: Snapshot | None, snapshot: Snapshot) -> None:
+    """Make what documents state of themselves count from now on, where that changes with this snapshot.
+
+    What is granted counts since the plan. Another plan may have granted since; so nothing else is written.
+    """
+    columns = ["doc_id", "granted", "stated_groups", "groups"]
+    now = read_catalog(lake, snapshot.catalog, "documents", columns)
+    same = parent is not None and parent.config_digests["passages"] == snapshot.config_digests["passages"]
+    before = now.clear() if parent is None or not same else read_catalog(lake, parent.catalog, "documents", columns)
+    changed = now.filter(pl.col("granted").is_null()).join(before, on=columns, how="anti", nulls_equal=True)
+    some = changed.filter(pl.col("groups").is_not_null())
+    enforce(
+        lake,
+        {doc_id: tuple(groups) for doc_id, groups in some.select("doc_id", "groups").iter_rows()},
+        changed["doc_id"].to_list(),
+        before.filter(pl.col("groups").is_not_null())["doc_id"].to_list(),
+        in_use=bool(now["groups"].is_not_null().any()),
+    )

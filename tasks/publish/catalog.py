@@ -14,7 +14,7 @@ from schemas.snapshot import PartRef
 from schemas.tables import CATALOG_CHUNKS, CATALOG_DOCUMENTS
 from tasks.lake.lake import Lake, catalog_folder, ipc_bytes, passages_folder
 
-CATALOG_VERSION = 1
+CATALOG_VERSION = 2
 
 
 def catalog_key(passages: Sequence[PartRef]) -> str:

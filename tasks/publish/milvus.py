@@ -173,7 +173,8 @@ class MilvusStore:
     def siblings(self) -> list[str]:
         """Return the names of all Milvus collections of the same collection of ours, this one included if it exists."""
         ours = re.compile(re.escape(self.ref.collection[:-IDENTITY_LENGTH]) + f"[0-9a-f]{{{IDENTITY_LENGTH}}}")
-        return sorted(name for name in self._client.list_collections() if ours.fullmatch(name))
+        with _told("list collections"):
+            return sorted(name for name in self._client.list_collections() if ours.fullmatch(name))
 
     def insert(self, rows: Sequence[dict[str, Any]]) -> None:
         """Write rows (columns as in the schema; ``vector`` float32 [dimension]) in calls of bounded bytes.
@@ -207,6 +208,22 @@ class MilvusStore:
             found.update(row["chunk_id"] for row in rows)
         return found
 
+    def count_document(self, doc_id: str) -> int:
+        """Return the number of rows of a document, those that no snapshot names included."""
+        self._load()
+        with _told("count its rows"):
+            rows = self._client.query(
+                self.ref.collection, filter=_of_document(doc_id), output_fields=["count(*)"], consistency_level="Strong"
+            )
+        return int(rows[0]["count(*)"])
+
+    def delete_document(self, doc_id: str) -> None:
+        """Delete all rows of a document, those that no snapshot names included."""
+        self._load()
+        with _told("delete rows"):
+            self._client.delete(self.ref.collection, filter=_of_document(doc_id))
+            self._client.flush(self.ref.collection)
+
     def count(self) -> int:
         """Return the number of rows, invisible ones included."""
         self._load()
@@ -225,13 +242,20 @@ class MilvusStore:
         finally:
             cursor.close()
 
-    def search(self, vector: npt.NDArray[np.float32], limit: int, ef: int | None = None) -> list[tuple[str, float]]:
+    def search(
+        self,
+        vector: npt.NDArray[np.float32],
+        limit: int,
+        ef: int | None = None,
+        acl_ids: Sequence[int] | None = None,
+    ) -> list[tuple[str, float]]:
         """Return (chunk_id, cosine similarity), best first, invisible rows included.
 
         Args:
             vector: float32 [dimension], of length 1.
             limit: most hits; the index may return fewer.
             ef: size of HNSW's candidate list, at least ``limit``.
+            acl_ids: only rows of these sets of groups; None for all.
         """
         self._load()
         parameters = {"ef": max(ef or 0, limit)} if self._config.index == "HNSW" else {}
@@ -241,6 +265,7 @@ class MilvusStore:
                 data=[vector.tolist()],
                 anns_field="vector",
                 limit=limit,
+                filter="" if acl_ids is None else f"acl_id in [{', '.join(str(int(one)) for one in acl_ids)}]",
                 search_params={"metric_type": "COSINE", "params": parameters},
             )[0]
         return [(hit["chunk_id"] if "chunk_id" in hit else hit["id"], float(hit["distance"])) for hit in hits]
@@ -255,6 +280,13 @@ class MilvusStore:
             with _told("load a collection"):
                 self._client.load_collection(self.ref.collection)
             self._loaded = True
+
+
+def _of_document(doc_id: str) -> str:
+    """Return the filter for the rows of a document; an id is hexadecimal, so that nothing is to be quoted."""
+    if not re.fullmatch(r"[0-9a-f]+", doc_id):
+        raise ValueError(f"not a document's id: {doc_id!r}")
+    return f'doc_id == "{doc_id}"'
 
 
 def _batches(rows: Sequence[dict[str, Any]], limit: int) -> Iterator[list[dict[str, Any]]]:

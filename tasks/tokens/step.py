@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -32,17 +34,27 @@ def _compute(space: Workspace, job: ShardJob, key: str, contexts: PartRef) -> Pa
     for digest in missing:
         terms[digest] = analyzer.terms(texts[digest])
         tick("tokens")
-    digests = sorted(texts)
-    part = pa.table([pa.array(digests, pa.string()), _as_lists([terms[name] for name in digests])], schema=TOKENS)
-    ref = PartRef(
+    part = term_table({name: terms[name] for name in texts})
+    return lake.write_part(describe_terms(space.stages["tokens"], job.shard, key, part, len(missing)), part)
+
+
+def term_table(terms: Mapping[str, list[str]]) -> pa.Table:
+    """Return the table of TOKENS of the terms of each embedded text, by its digest. It holds no other term."""
+    digests = sorted(terms)
+    return pa.table([pa.array(digests, pa.string()), _as_lists([terms[name] for name in digests])], schema=TOKENS)
+
+
+def describe_terms(config: str, shard: int, key: str, table: pa.Table, computed: int = 0) -> PartRef:
+    """Return the ref of a table of TOKENS."""
+    rows = zip(table["embedded_digest"].to_pylist(), table["tokens"].to_pylist(), strict=True)
+    return PartRef(
         stage="tokens",
-        shard=job.shard,
+        shard=shard,
         key=key,
-        config=space.stages["tokens"],
-        rows_digest=digest_rows((name, "\n".join(terms[name])) for name in digests),  # no term holds a line end
-        counts={"texts": len(digests), "computed": len(missing)},
+        config=config,
+        rows_digest=digest_rows((name, "\n".join(terms)) for name, terms in rows),  # no term holds a line end
+        counts={"texts": table.num_rows, "computed": computed},
     )
-    return lake.write_part(ref, part)
 
 
 def _as_lists(rows: list[list[str]]) -> pa.ListArray:

@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 OPEN_MILVUS = ("ask", "doctor")
-COMMANDS = ("index", "search", "ask", "show", "status", "doctor", "evaluate")
+COMMANDS = ("index", "search", "ask", "show", "status", "doctor", "evaluate", "purge")
 QUESTION = "How long is the warranty of a Limpet 20?"
 GOLDEN = ROOT / "data" / "golden.jsonl"
 REPORT_KEYS = {
@@ -32,6 +32,7 @@ REPORT_KEYS = {
     "seconds",
     "skipped",
     "left_out",
+    "denied",
     "failed",
     "published",
     "warnings",

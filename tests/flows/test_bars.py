@@ -10,7 +10,7 @@ from rich.console import Console
 
 from flows.bars import Bars
 from schemas.snapshot import PartRef
-from tasks.progress import advance, expect, store_begun, store_done, tick
+from tasks.progress import advance, building, expect, tick
 
 
 def last_frame(drawn: str) -> list[str]:
@@ -31,8 +31,8 @@ def draw(shards: int, *, terminal: bool) -> tuple[str, str]:
         before = screen.getvalue()
         for _ in range(2):
             tick("embed", 10_000)
-        store_begun("vectors")
-        store_done("vectors", 1.0)
+        with building("vectors"):
+            pass
     return before, screen.getvalue()
 
 

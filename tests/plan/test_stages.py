@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,12 +17,14 @@ from tasks.lake.lake import Lake
 from tasks.load.loader import LOADER_VERSION
 from tasks.plan.planner import workspace
 from tasks.plan.stages import indexing_digest, stores_digest
+from tasks.publish.milvus import open_milvus
+from tasks.publish.milvus_server import connect, disconnect
 from tasks.tokens.analyzer import ANALYZER_VERSION
 from tests.fixtures import lake_beside, make_config, make_corpus, plan_of, published, run
 
 CORPUS = Path(__file__).parents[2] / "data/corpus"
 MADE = {
-    "load": (1, "6fbd9372d57972eeedcbb5c63b4ccb00"),
+    "load": (2, "cbe6f74eb09a17a839fef7842a1c5e24"),
     "chunk": (1, "07400c8bf79ff6545dcdcb2570f3e739"),
     "contextualize": (1, "580bdc4bb378f6a4da64bbc357449f92"),
     "tokens": (2, "18a46fb54af3b1ddc14d05cfa608f3a0"),
@@ -45,10 +48,12 @@ def digests(tmp_path: Path, *assignments: str) -> dict[str, str]:
         ("context.reserve_tokens=32", {"contextualize", "id"}),
         ("embed.model=hash:128", {"embed", "id"}),
         ("embed.passage_prompt=passage:", {"contextualize", "embed", "id"}),  # it takes room in the window
+        ("embed.query_prompt=question:", set()),
         ("embed.threads=3", set()),
         ("bm25.stem=false", {"tokens", "stores", "id"}),
         ("bm25.k1=2", {"stores", "id"}),
         ("milvus.index=FLAT", {"stores"}),  # where rows lie, not what they are
+        ("milvus.uri=http://127.0.0.1:1", {"stores"}),
         ("search.candidates=9", set()),
         ("run.workers=9", set()),
         ("collection=other", set()),
@@ -106,6 +111,26 @@ def test_another_vector_index_fills_a_collection_of_its_own(tmp_path: Path) -> N
     assert after.vectors.collection != before.vectors.collection
     assert (after.id, after.parts) == (before.id, before.parts)
     assert plan_of(docs, "milvus.index=FLAT").nothing_to_do
+
+
+def test_another_server_is_filled_from_the_parts(tmp_path: Path) -> None:
+    docs = make_corpus(tmp_path / "docs", SOME)
+    run(docs)
+    lake = lake_beside(docs)
+    before = published(lake)
+    folder = tmp_path / "elsewhere" / "milvus.db"
+    server = f"milvus.uri={connect(folder)}"
+    try:
+        assert not plan_of(docs, server).nothing_to_do
+        report = run(docs, server)
+        after = published(lake)
+        assert (report.published, report.chunks_embedded) == (True, 0)
+        assert (after.id, after.parts) == (before.id, before.parts)
+        with closing(open_milvus(make_config(server).milvus, lake, after.vectors)) as store:
+            assert store.count() == after.counts.chunks > 0
+        assert plan_of(docs, server).nothing_to_do
+    finally:
+        disconnect(folder)
 
 
 def test_a_stage_that_makes_anything_else_of_the_sample_corpus_has_another_version(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_a_hold_refuses_a_plan_and_says_who_and_why(three: tuple[Generations, li
 def test_a_plan_may_be_looked_at_during_a_hold_but_not_published(three: tuple[Generations, list[str]]) -> None:
     collection, names = three
     go_back(collection)
-    plan = make_plan(collection.lake, collection.config, list_sources(collection.lake), PlanOptions(despite_hold=True))
+    plan = make_plan(collection.lake, collection.config, list_sources(collection.lake), PlanOptions(dry_run=True))
     assert plan.counts.changed == 4
     assert "held since" in plan.summary().held
     snapshot = collection.lake.read_snapshot(names[2])

@@ -7,6 +7,7 @@ import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ from query.snapshot_reader import SnapshotReader
 from schemas.config import Bm25Config, SearchConfig
 from schemas.documents import Metadata
 from schemas.identity import (
+    acl_id,
     chunk_id,
     document_id,
     embedded_digest,
@@ -49,11 +51,12 @@ class Page:
     language: str = "en"
     kind: str = "prose"
     pages: tuple[int, ...] = ()
+    groups: tuple[str, ...] | None = None
 
 
 @dataclass
 class _Shard:
-    documents: list[dict[str, object]] = field(default_factory=list)
+    documents: list[dict[str, Any]] = field(default_factory=list)
     parents: list[dict[str, object]] = field(default_factory=list)
     chunks: list[dict[str, object]] = field(default_factory=list)
 
@@ -71,7 +74,7 @@ def write_snapshot(lake: Lake, pages: Sequence[Page]) -> str:
     for page in sorted(pages, key=lambda page: document_id("docs", page.uri)):
         doc_id = document_id("docs", page.uri)
         text = "\n\n".join(page.paragraphs)
-        metadata = Metadata(type="markdown", title=page.title, language=page.language)
+        metadata = Metadata(type="markdown", title=page.title, language=page.language, groups=page.groups)
         shard = shards[shard_of(doc_id, SHARDS)]
         breadcrumb = [page.title] if page.title else []
         span = {"breadcrumb": breadcrumb, "level": 1, "page_from": None, "page_to": None}
@@ -115,7 +118,9 @@ def write_snapshot(lake: Lake, pages: Sequence[Page]) -> str:
                 "language": page.language,
                 "tags": [],
                 "date": None,
-                "groups": None,
+                "groups": page.groups,
+                "stated_groups": None,
+                "granted": None,
                 "pages": list(page.pages),
                 "flags": [],
                 "text": text,
@@ -161,7 +166,7 @@ def write_snapshot(lake: Lake, pages: Sequence[Page]) -> str:
 def _write_catalog(lake: Lake, shards: Sequence[_Shard]) -> None:
     documents = sorted(
         (
-            {**document, "acl_id": 0, "tags_id": 0, "shard": number, "row": row, "chunks": 0}
+            {**document, "acl_id": acl_id(document["groups"]), "tags_id": 0, "shard": number, "row": row, "chunks": 0}
             for number, shard in enumerate(shards)
             for row, document in enumerate(shard.documents)
         ),
@@ -201,6 +206,7 @@ class ExactIndex:
 
     Attributes:
         asked: ``limit`` of each search.
+        acl_ids: of each search; the index leaves them out of account, as rows of one set of groups.
         most: rows that it returns at most, as approximate indexes do.
     """
 
@@ -209,10 +215,14 @@ class ExactIndex:
         self._vectors = vectors
         self.most = most
         self.asked: list[int] = []
+        self.acl_ids: list[Sequence[int] | None] = []
 
-    def search(self, vector: npt.NDArray[np.float32], limit: int, ef: int) -> list[tuple[str, float]]:
+    def search(
+        self, vector: npt.NDArray[np.float32], limit: int, ef: int, acl_ids: Sequence[int] | None = None
+    ) -> list[tuple[str, float]]:
         assert ef >= limit
         self.asked.append(limit)
+        self.acl_ids.append(acl_ids)
         scores = self._vectors @ vector
         order = np.argsort(-scores, kind="stable")[: min(limit, self.most)]
         return [(self._ids[place], float(scores[place])) for place in order]

@@ -1,0 +1,167 @@
+"""Access today: who may see which document now, whatever a snapshot says. It lies outside all snapshots.
+
+::
+
+    access/groups.json       doc_id -> groups now, of documents that have groups
+    access/tombstones.json   purged documents
+
+Snapshots roll back; access never does. A reader shows a document only where its snapshot *and* today's groups allow it,
+and never one that has a tombstone. So a revocation counts as soon as it is written here, in every snapshot; a grant
+counts once a snapshot says it too. ``state/`` may be deleted at any time, this folder may not.
+
+Several processes write here. Each reads, changes and replaces a file while it holds a lock, so that no revocation is
+lost.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from schemas.access import Groups
+from schemas.errors import TransientError
+from schemas.snapshot import Record
+from tasks.lake.lake import Corrupt, Lake
+from tasks.lake.storage import NotFound
+
+GROUPS = "access/groups.json"
+TOMBSTONES = "access/tombstones.json"
+LOCK_SECONDS = 60.0
+
+Version = tuple[tuple[int, ...] | None, ...]
+Table = dict[str, Groups]
+
+
+class Tombstone(Record):
+    """A document that was purged: no reader shows it, and no plan takes it in."""
+
+    doc_id: str
+    source: str
+    uri: str
+    when: dt.datetime
+    by: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What ``access/`` says.
+
+    Attributes:
+        groups: by doc_id, of documents that have groups now; an empty tuple is nobody.
+        tombstones: by doc_id.
+        version: of the files that it was read from.
+    """
+
+    groups: Mapping[str, Groups] = field(default_factory=dict)
+    tombstones: Mapping[str, Tombstone] = field(default_factory=dict)
+    version: Version = (None, None)
+
+
+def access_version(lake: Lake) -> Version:
+    """Return what changes whenever a file here does: each is replaced by another file, with a time of its own."""
+    return tuple(_stamp(lake, key) for key in (GROUPS, TOMBSTONES))
+
+
+def _stamp(lake: Lake, key: str) -> tuple[int, ...] | None:
+    try:
+        found = lake.storage.local(key).stat()
+    except FileNotFoundError:
+        return None
+    except OSError as error:  # Unreadable is not absent.
+        raise _damaged(lake, key) from error
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_size
+
+
+def read_access(lake: Lake) -> Access:
+    """Read both files.
+
+    Raises:
+        Corrupt: one is damaged. Nothing may be shown then.
+    """
+    version = access_version(lake)  # Before the files: what is written meanwhile has another one.
+    return Access(_read_groups(lake), read_tombstones(lake), version)
+
+
+def read_tombstones(lake: Lake) -> dict[str, Tombstone]:
+    """Return the tombstones by doc_id."""
+    rows = _read(lake, TOMBSTONES, [])
+    try:
+        return {item.doc_id: item for item in (Tombstone.model_validate(row) for row in rows)}
+    except (TypeError, ValueError) as error:
+        raise _damaged(lake, TOMBSTONES) from error
+
+
+def change_groups(lake: Lake, change: Callable[[Table], Table]) -> None:
+    """Replace the table of groups by what ``change`` makes of it."""
+    with _locked(lake):
+        before = _read_groups(lake)
+        after = {doc_id: tuple(sorted(set(groups))) for doc_id, groups in sorted(change(dict(before)).items())}
+        if after != before:
+            lake.write_json(GROUPS, after)
+
+
+def bury(lake: Lake, tombstone: Tombstone) -> Tombstone:
+    """Set a tombstone; one that is there already stays as it is. Return the one that is there then."""
+    with _locked(lake):
+        stones = read_tombstones(lake)
+        if tombstone.doc_id not in stones:
+            _write_tombstones(lake, {**stones, tombstone.doc_id: tombstone})
+        return stones.get(tombstone.doc_id, tombstone)
+
+
+def unbury(lake: Lake, doc_id: str) -> None:
+    """Take a tombstone away: the next plan takes the document in again, if its source still has it."""
+    with _locked(lake):
+        stones = read_tombstones(lake)
+        if stones.pop(doc_id, None) is not None:
+            _write_tombstones(lake, stones)
+
+
+def _write_tombstones(lake: Lake, stones: Mapping[str, Tombstone]) -> None:
+    rows = sorted(stones.values(), key=lambda item: (item.source, item.uri))
+    lake.write_json(TOMBSTONES, [row.model_dump(mode="json") for row in rows])
+
+
+def _read_groups(lake: Lake) -> Table:
+    rows = _read(lake, GROUPS, {})
+    if not isinstance(rows, dict) or not all(isinstance(groups, list) for groups in rows.values()):
+        raise _damaged(lake, GROUPS)
+    return {str(doc_id): tuple(map(str, groups)) for doc_id, groups in rows.items()}
+
+
+def _read(lake: Lake, key: str, nothing: Any) -> Any:
+    try:
+        return lake.read_json(key)
+    except NotFound:
+        return nothing
+    except Corrupt as error:
+        raise _damaged(lake, key) from error
+
+
+def _damaged(lake: Lake, key: str) -> Corrupt:
+    again = (
+        "delete it and run `glossator index`: it is written anew"
+        if key == GROUPS
+        else "restore it from a copy; without it purged documents would come back"
+    )
+    return Corrupt(f"{lake.storage.local(key)} is damaged: nobody knows who may see what", hint=again)
+
+
+@contextmanager
+def _locked(lake: Lake) -> Iterator[None]:
+    from filelock import FileLock, Timeout
+
+    path = lake.storage.local("access/lock")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(path, timeout=LOCK_SECONDS):
+            yield
+    except Timeout as error:
+        raise TransientError(
+            f"another process has been writing {path.parent} for {LOCK_SECONDS:.0f} s",
+            hint="run the same command again",
+        ) from error

@@ -1,0 +1,162 @@
+"""Grants: which groups the one who runs the index allows to see each document, and what that makes of today's access.
+
+A *rule* of the configuration names documents by a glob over ``source/uri`` (access.compile_glob). The first that
+matches counts.
+
+A *sidecar* is the file ``<file name>.groups`` beside a document: one group a line, ``#`` begins a comment, blank lines
+are ignored; without a group it means nobody. It is read at every plan, since a version hint must not decide who may
+see a document. One that cannot be read denies the document to everybody.
+
+Rules win over sidecars. Where neither speaks, nothing is granted and the document's own front matter counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import polars as pl
+
+from schemas.access import Groups, canonical, compile_glob, effective, group_name
+from schemas.config import AccessRule
+from schemas.errors import GlossatorError
+from tasks.lake.access import GROUPS, Table, Tombstone, change_groups
+from tasks.lake.lake import Lake
+from tasks.plan.source import SIDECAR, Listing, Source
+
+NOBODY: Groups = ()
+_COMMENT = re.compile(r"(?:^|\s)#.*")
+
+
+@dataclass(frozen=True, slots=True)
+class Sidecars:
+    """What the sidecars of a source say.
+
+    Attributes:
+        granted: by the document's URI, canonical.
+        denied: (URI, reason) of documents whose sidecar cannot be read.
+        idle: (name, reason) of sidecars beside no document: a slip of the pen leaves a document open.
+    """
+
+    granted: Mapping[str, str]
+    denied: tuple[tuple[str, str], ...] = ()
+    idle: tuple[tuple[str, str], ...] = ()
+
+
+def without_purged(listing: Listing, tombstones: Mapping[str, Tombstone]) -> Listing:
+    """Return a listing without the documents that were purged; they are told as unusable."""
+    purged = {stone.uri: stone for stone in tombstones.values()}
+    if not purged:
+        return listing
+    told = [
+        (entry.uri, f"purged on {purged[entry.uri].when:%Y-%m-%d} by {purged[entry.uri].by}")
+        for entry in listing.entries
+        if entry.uri in purged
+    ]
+    entries = tuple(entry for entry in listing.entries if entry.uri not in purged)
+    return replace(listing, entries=entries, unusable=tuple(sorted((*listing.unusable, *told))))
+
+
+def read_sidecars(source: Source, listing: Listing) -> Sidecars:
+    """Read all sidecars of a source."""
+    names = {entry.uri for entry in listing.entries}
+    found = [name for name in sorted(names) if name.endswith(SIDECAR)]
+    # A link to nowhere, a pipe or a folder by a sidecar's name: somebody meant to say something.
+    broken = {name: reason for name, reason in listing.unusable if name.endswith(SIDECAR)}
+    if not found and not broken:
+        return Sidecars({})
+    documents = [name.removesuffix(SIDECAR) for name in found if name.removesuffix(SIDECAR) in names]
+    granted: dict[str, str] = {}
+    denied: dict[str, str] = {
+        name.removesuffix(SIDECAR): f"{name} is {reason}"
+        for name, reason in sorted(broken.items())
+        if name.removesuffix(SIDECAR) in names
+    }
+
+    def one(document: str) -> Groups | str:
+        try:
+            return _parsed(source.read(f"{document}{SIDECAR}"))
+        except GlossatorError as error:
+            return f"{document}{SIDECAR}: {error.what}"
+        except UnicodeDecodeError:
+            return f"{document}{SIDECAR} is not UTF-8"
+        except ValueError as error:
+            return f"{document}{SIDECAR}: {error}"
+
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        for document, groups in zip(documents, pool.map(one, documents), strict=True):
+            if isinstance(groups, str):
+                denied[document] = groups
+            else:
+                granted[document] = canonical(groups)
+    idle = tuple((name, "names the groups of no document") for name in found if name.removesuffix(SIDECAR) not in names)
+    return Sidecars(granted | dict.fromkeys(denied, canonical(NOBODY)), tuple(sorted(denied.items())), idle)
+
+
+def _parsed(data: bytes) -> Groups:
+    lines = (_COMMENT.sub("", line).strip() for line in data.decode("utf-8-sig").splitlines())
+    return tuple(sorted({group_name(line) for line in lines if line}))
+
+
+def grant(target: pl.DataFrame, rules: Sequence[AccessRule], sidecars: Mapping[str, Sidecars]) -> pl.DataFrame:
+    """Return the target with the column ``granted``.
+
+    Args:
+        target: columns source, uri, action, and ``was_granted`` of the published row.
+        sidecars: by source, of those that were listed. Those of a source that was not listed are not known, so that
+            what was granted before stays.
+    """
+    if not rules and not any(one.granted for one in sidecars.values()):
+        return target.with_columns(granted=pl.when(pl.col("action") == "carried").then(pl.col("was_granted")))
+    patterns = [(compile_glob(rule.match), canonical(rule.groups)) for rule in rules]
+
+    def one(source: str, uri: str, action: str, before: str | None) -> str | None:
+        place = f"{source}/{uri}"
+        for pattern, groups in patterns:
+            if pattern.fullmatch(place):
+                return groups
+        return before if action == "carried" else sidecars[source].granted.get(uri)
+
+    rows = target.select("source", "uri", "action", "was_granted").iter_rows()
+    return target.with_columns(granted=pl.Series([one(*row) for row in rows], dtype=pl.String))
+
+
+def known_groups(target: pl.DataFrame) -> dict[str, Groups]:
+    """Return, by doc_id, the groups of those documents that have some, as far as is known before they are read.
+
+    Args:
+        target: columns doc_id, granted, and ``was_stated`` of the published row.
+    """
+    some = target.filter(pl.col("granted").is_not_null() | pl.col("was_stated").is_not_null())
+    rows = some.select("doc_id", "granted", "was_stated").iter_rows()
+    found = {doc_id: effective(granted, stated) for doc_id, granted, stated in rows}
+    return {doc_id: groups for doc_id, groups in found.items() if groups is not None}
+
+
+def enforce(
+    lake: Lake, groups: Mapping[str, Groups], documents: Collection[str], had_groups: Collection[str], *, in_use: bool
+) -> None:
+    """Write the groups that count now into today's access; documents that are not named stay as they are.
+
+    Args:
+        groups: by doc_id.
+        documents: all that are meant; those that are not in ``groups`` have none.
+        had_groups: documents that are published with groups. One that has lost all of them is open to nobody while
+            others have some, and that is a revocation too.
+        in_use: any document has groups.
+    """
+    if not in_use and not lake.storage.exists(GROUPS):
+        return
+
+    def change(table: Table) -> Table:
+        bare = set(documents) - groups.keys()
+        for doc_id in bare & (table.keys() | set(had_groups)):
+            if in_use:
+                table[doc_id] = NOBODY
+            else:
+                table.pop(doc_id, None)
+        return table | dict(groups)
+
+    change_groups(lake, change)

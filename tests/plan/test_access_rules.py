@@ -1,0 +1,303 @@
+"""Who may see a document: rules before sidecars before the document's own word, and nothing is open by mistake."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from schemas.access import compile_glob
+from schemas.errors import PlanRefused, UsageError
+from schemas.identity import acl_id, document_id
+from schemas.plan import ChangeCounts
+from tasks.lake.access import read_access
+from tasks.plan.planner import PlanOptions, make_plan
+from tasks.plan.registry import list_sources
+from tasks.publish.catalog import read_catalog
+from tests.fixtures import ailments, lake_beside, make_config, make_corpus, plan_of, published, run, store_of
+
+HR = 'access.rules=[{"match":"docs/hr/**","groups":["hr"]}]'
+FILES = {
+    "hr/pay.md": "---\ngroups: [everyone]\n---\n# Pay\n\nWhat people earn.\n",
+    "hr/plan.md": "# Plan\n\nWho is promoted.\n",
+    "hr/plan.md.groups": "board\n",
+    "legal.md": "---\ngroups: [legal, board]\n---\n# Case\n\nThe case.\n",
+    "open.md": "# Open\n\nFor all.\n",
+}
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    return make_corpus(tmp_path / "docs", FILES)
+
+
+def groups(docs: Path) -> dict[str, list[str] | None]:
+    lake = lake_beside(docs)
+    documents = read_catalog(lake, published(lake).catalog, "documents", ["uri", "groups"])
+    return {uri: None if one is None else list(one) for uri, one in documents.iter_rows()}
+
+
+def today(docs: Path) -> dict[str, tuple[str, ...]]:
+    uris = {document_id("docs", path.relative_to(docs).as_posix()): path.name for path in docs.rglob("*.md")}
+    return {uris[doc_id]: groups for doc_id, groups in read_access(lake_beside(docs)).groups.items()}
+
+
+# --- where groups come from ------------------------------------------------------------------------------------------
+
+
+def test_a_rule_wins_over_a_sidecar_and_a_sidecar_over_front_matter(docs: Path) -> None:
+    make_corpus(docs, {**FILES, "legal.md.groups": "court"})
+    run(docs, HR)
+    assert groups(docs) == {"hr/pay.md": ["hr"], "hr/plan.md": ["hr"], "legal.md": ["court"], "open.md": None}
+    assert today(docs) == {"pay.md": ("hr",), "plan.md": ("hr",), "legal.md": ("court",)}
+
+
+def test_without_rules_sidecars_and_front_matter_count(docs: Path) -> None:
+    run(docs)
+    expected = {"hr/pay.md": ["everyone"], "hr/plan.md": ["board"], "legal.md": ["board", "legal"], "open.md": None}
+    assert groups(docs) == expected
+
+
+def test_the_first_rule_that_matches_counts(docs: Path) -> None:
+    rules = (
+        '[{"match":"docs/hr/pay.*","groups":[]},{"match":"**","groups":["staff"]},{"match":"docs/**","groups":["x"]}]'
+    )
+    run(docs, f"access.rules={rules}")
+    assert groups(docs) == {"hr/pay.md": [], "hr/plan.md": ["staff"], "legal.md": ["staff"], "open.md": ["staff"]}
+
+
+@pytest.mark.parametrize(
+    ("glob", "place", "matches"),
+    [
+        ("docs/*.md", "docs/a.md", True),
+        ("docs/*.md", "docs/sub/a.md", False),
+        ("docs/**", "docs/sub/deep/a.md", True),
+        ("docs/**", "docsx/a.md", False),
+        ("docs/**/a.md", "docs/a.md", True),
+        ("docs/**/a.md", "docs/x/y/a.md", True),
+        ("docs/**/a.md", "docs/xa.md", False),
+        ("**/secret/**", "docs/x/secret/y", True),
+        ("**", "docs/line\nbreak.md", True),
+        ("docs/?.md", "docs//.md", False),
+        ("docs/[a-c].md", "docs/b.md", True),
+        ("docs/[!a-c].md", "docs/b.md", False),
+        ("docs/[!a-c].md", "docs/d.md", True),
+        ("docs[!x]a.md", "docs/a.md", False),
+        ("docs/a+b(1).md", "docs/a+b(1).md", True),
+        ("docs/a.md", "docs/axmd", False),
+        ("docs/[a.md", "docs/[a.md", True),
+        ("docs/A.md", "docs/a.md", False),
+    ],
+)
+def test_globs(glob: str, place: str, matches: bool) -> None:
+    assert bool(compile_glob(glob).fullmatch(place)) is matches
+
+
+@pytest.mark.parametrize(
+    ("rule", "told"),
+    [
+        ('{"match":"docs/hr/","groups":["hr"]}', "hr/\\*\\*"),
+        ('{"match":"","groups":["hr"]}', "matches no document"),
+        ('{"match":"docs/[z-a].md","groups":["hr"]}', "not a glob"),
+        ('{"match":"**","groups":["a,b"]}', "without a comma"),
+        ('{"match":"**","groups":["  "]}', "not the name"),
+        ('{"match":"**"}', "groups"),
+        ('{"match":"**","groups":["a"],"group":["b"]}', "unknown key"),
+    ],
+)
+def test_a_rule_that_cannot_mean_anything_is_refused(rule: str, told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        make_config(f"access.rules=[{rule}]")
+
+
+def test_rules_stand_in_the_configuration_file(tmp_path: Path) -> None:
+    from schemas.config import read_config
+
+    file = tmp_path / "glossator.toml"
+    file.write_text('[[access.rules]]\nmatch = "hr/**"\ngroups = ["hr", " the  board "]\n')
+    (rule,) = read_config(file=file, environ={}).access.rules
+    assert (rule.match, rule.groups) == ("hr/**", ("hr", "the board"))
+
+
+# --- sidecars --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sidecar", "expected"),
+    [
+        ("hr\nlegal\n", ["hr", "legal"]),
+        ("# who\n\n  hr \t\r\nhr\n", ["hr"]),
+        ("the  board # and nobody else\nC#\n", ["C#", "the board"]),
+        ("\ufeffhr", ["hr"]),
+        ("人事部\n", ["人事部"]),
+        ("", []),
+        ("# nobody yet\n", []),
+    ],
+)
+def test_a_sidecar_names_one_group_a_line(tmp_path: Path, sidecar: str, expected: list[str]) -> None:
+    docs = make_corpus(tmp_path / "docs", {"a.md": "# A\n\nwords\n", "a.md.groups": sidecar})
+    report = run(docs)
+    assert groups(docs) == {"a.md": expected}
+    assert (report.denied, report.skipped, report.documents.added) == ((), {}, 1)
+
+
+@pytest.mark.parametrize("what", ["latin-1", "comma", "unreadable", "link to nothing", "folder"])
+def test_a_sidecar_that_cannot_be_read_denies_the_document_to_all_and_is_reported(tmp_path: Path, what: str) -> None:
+    docs = make_corpus(tmp_path / "docs", {"a.md": "---\ngroups: [all]\n---\n# A\n\nwords\n", "b.md": "# B\n\nwords\n"})
+    sidecar = docs / "a.md.groups"
+    match what:
+        case "latin-1":
+            sidecar.write_bytes("Geschäftsführung\n".encode("latin-1"))
+        case "comma":
+            sidecar.write_text("hr, legal\n")
+        case "unreadable":
+            if os.geteuid() == 0:
+                pytest.skip("root reads everything")
+            sidecar.write_text("hr\n")
+            sidecar.chmod(0)
+        case "link to nothing":
+            sidecar.symlink_to(docs / "nowhere")
+        case "folder":
+            sidecar.mkdir()
+    report = run(docs)
+    assert groups(docs) == {"a.md": [], "b.md": None}
+    assert [uri for uri, _ in report.denied] == ["a.md"]
+    assert "a.md.groups" in report.denied[0][1]
+
+
+def test_a_sidecar_is_ignored_with_its_document_only(docs: Path) -> None:
+    run(docs, 'load.ignore=["*.groups", "open*"]')
+    assert groups(docs)["hr/plan.md"] == ["board"]
+    assert "open.md" not in groups(docs)
+
+
+def test_a_sidecar_of_no_document_is_told(docs: Path) -> None:
+    (docs / "opn.md.groups").write_text("staff\n")
+    assert plan_of(docs).sources[0].unusable == (("opn.md.groups", "names the groups of no document"),)
+
+
+def test_sidecars_alone_are_no_documents(tmp_path: Path) -> None:
+    docs = make_corpus(tmp_path / "docs", {"a.md.groups": "hr\n"})
+    with pytest.raises(PlanRefused, match="lists no document"):
+        run(docs)
+
+
+# --- what a change costs ---------------------------------------------------------------------------------------------
+
+
+def test_other_groups_are_a_change_that_loads_and_embeds_nothing(docs: Path) -> None:
+    run(docs)
+    plan = plan_of(docs, HR)
+    assert (plan.counts, plan.bytes, plan.migrates) == (ChangeCounts(changed=2, unchanged=2), 0, ())
+    report = run(docs, HR)
+    assert (report.documents, report.chunks_embedded) == (ChangeCounts(changed=2, unchanged=2), 0)
+    assert groups(docs)["hr/pay.md"] == ["hr"]
+    assert plan_of(docs, HR).nothing_to_do
+    assert ailments(docs) == {}
+    make_corpus(docs, FILES | {"legal.md.groups": "court\n"})
+    assert run(docs, HR).documents == ChangeCounts(changed=1, unchanged=3)
+    assert plan_of(docs, HR).nothing_to_do
+
+
+def test_the_snapshot_depends_on_the_groups_and_not_on_how_they_came(docs: Path, tmp_path: Path) -> None:
+    first = run(docs).snapshot
+    assert run(docs, HR).snapshot != first
+    assert run(docs).snapshot == first
+    make_corpus(tmp_path / "docs", {**FILES, "hr/plan.md.groups": "hr", "hr/pay.md.groups": "# us\nhr\n"})
+    by_sidecars = run(docs)
+    assert by_sidecars.snapshot == run(docs, HR).snapshot
+
+
+def test_rows_carry_the_groups_to_the_vector_store(docs: Path) -> None:
+    run(docs, HR)
+    lake = lake_beside(docs)
+    documents = read_catalog(lake, published(lake).catalog, "documents", ["uri", "acl_id"])
+    assert dict(documents.iter_rows())["hr/pay.md"] == acl_id(("hr",))
+    chunks = read_catalog(lake, published(lake).catalog, "chunks")
+    vector = [0.0] * 384
+    vector[0] = 1.0
+    store = store_of(lake)
+    try:
+        import numpy as np
+
+        found = store.search(np.array(vector, np.float32), 10, acl_ids=[acl_id(("hr",)), 7])
+    finally:
+        store.close()
+    uris = documents["uri"].to_list()
+    of = {name: uris[row] for name, row in chunks.select("chunk_id", "document").iter_rows()}
+    assert {of[name] for name, _ in found} == {"hr/pay.md", "hr/plan.md"}
+
+
+def test_documents_of_a_source_that_is_not_listed_keep_what_was_granted_and_follow_rules(tmp_path: Path) -> None:
+    one = make_corpus(tmp_path / "one", {"a.md": "# A\n\na\n", "a.md.groups": "staff", "b.md": "# B\n\nb\n"})
+    two = make_corpus(tmp_path / "two", {"c.md": "# C\n\nc\n"})
+    run(one)
+    run(two)
+    assert groups(one) == {"a.md": ["staff"], "b.md": None, "c.md": None}
+    report = run(two, 'access.rules=[{"match":"one/b.md","groups":["hr"]}]')
+    assert report.documents == ChangeCounts(changed=1, unchanged=2)
+    assert groups(one) == {"a.md": ["staff"], "b.md": ["hr"], "c.md": None}
+    lake = lake_beside(one)
+    assert make_plan(lake, make_config(), list_sources(lake)).counts.changed == 1
+
+
+# --- what counts at once ---------------------------------------------------------------------------------------------
+
+
+def test_a_plan_takes_rights_away_and_a_dry_one_does_not(docs: Path) -> None:
+    run(docs)
+    before = today(docs)
+    plan_of(docs, HR, options=PlanOptions(dry_run=True))
+    assert today(docs) == before
+    plan_of(docs, HR)
+    assert today(docs) == before | {"pay.md": ("hr",), "plan.md": ("hr",)}
+    assert groups(docs)["hr/pay.md"] == ["everyone"], "nothing is published yet"
+
+
+def test_rights_are_taken_away_even_where_the_plan_is_refused(docs: Path) -> None:
+    run(docs)
+    with pytest.raises(PlanRefused, match="--migrate"):
+        plan_of(docs, HR, "chunk.child_tokens=60")
+    assert today(docs)["pay.md"] == ("hr",)
+
+
+def test_what_the_document_says_itself_counts_from_the_publish_on(docs: Path) -> None:
+    run(docs)
+    make_corpus(docs, FILES | {"legal.md": FILES["legal.md"].replace("legal, board", "court")})
+    plan_of(docs)
+    assert today(docs)["legal.md"] == ("board", "legal")
+    run(docs)
+    assert today(docs)["legal.md"] == ("court",)
+
+
+def test_a_document_that_lost_its_groups_is_nobodys_while_others_have_some(docs: Path) -> None:
+    run(docs)
+    make_corpus(docs, {uri: text for uri, text in FILES.items() if not uri.endswith(".groups")})
+    plan_of(docs)
+    assert today(docs)["plan.md"] == ()
+    bare = {uri: text.split("---\n")[-1] for uri, text in FILES.items() if not uri.endswith(".groups")}
+    make_corpus(docs, bare)
+    run(docs)
+    plan_of(docs)
+    assert today(docs) == {}, "no document has groups any more"
+
+
+def test_a_lost_table_of_today_is_written_again(docs: Path) -> None:
+    run(docs, HR)
+    before = today(docs)
+    lake_beside(docs).storage.delete("access/groups.json")
+    assert plan_of(docs, HR).nothing_to_do
+    assert today(docs) == before
+
+
+def test_the_plan_tells_how_many_documents_are_restricted(docs: Path) -> None:
+    assert plan_of(docs, HR).restricted == 2, "the others are not read yet"
+    run(docs, HR)
+    assert plan_of(docs, HR).summary().restricted == 3
+
+
+def test_corpora_without_groups_have_no_access_folder(tmp_path: Path) -> None:
+    docs = make_corpus(tmp_path / "docs", {"a.md": "# A\n\nwords\n"})
+    run(docs)
+    assert not lake_beside(docs).storage.exists("access")

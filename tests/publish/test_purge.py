@@ -1,0 +1,321 @@
+"""A purged document is nowhere: not in what is published, nor in what was, nor in what never was; however often the
+purge was cut off."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from flows.index import build
+from flows.runner import PlainRunner
+from query.snapshot_reader import SnapshotReader
+from schemas.errors import GlossatorError, TransientError
+from schemas.identity import document_id
+from schemas.snapshot import Flip
+from tasks.lake.access import Tombstone, bury, unbury
+from tasks.lake.lake import Lake
+from tasks.plan.planner import workspace
+from tasks.plan.quarantine import read_quarantine
+from tasks.publish.doctor import examine
+from tasks.publish.pins import create_pin, read_pins
+from tasks.publish.purge import PurgeReport, purge
+from tests.fixtures import (
+    ailments,
+    clean_id,
+    contents,
+    lake_beside,
+    make_config,
+    make_corpus,
+    plan_of,
+    published,
+    run,
+    store_of,
+)
+
+MARKER = b"zyxquokka"
+SECRET = (
+    "# Vault\n\nThe password of the vault is zyxquokka and nothing else.\n\n## Old\n\nIt was zyxquokka before too.\n"
+)
+OTHERS = {f"o{number}.md": f"# Other {number}\n\nWords of the document number {number}.\n" for number in range(5)}
+
+
+def stone(uri: str = "secret.md", source: str = "docs") -> Tombstone:
+    when = dt.datetime(2025, 1, 2, tzinfo=dt.UTC)
+    return Tombstone(doc_id=document_id(source, uri), source=source, uri=uri, when=when, by="me", reason="asked for")
+
+
+def erase(lake: Lake, uri: str = "secret.md", still_ours: Callable[[], bool] = lambda: True) -> PurgeReport:
+    return purge(lake, make_config().milvus, bury(lake, stone(uri)), still_ours)
+
+
+def holding(lake: Lake, marker: bytes = MARKER) -> list[str]:
+    """Return the files in which the marker stands, in their bytes or, of Parquet, in what they unpack to."""
+    root = lake.root / lake.collection
+    found = []
+    for path in sorted(path for path in root.rglob("*") if path.is_file()):
+        data = path.read_bytes()
+        if path.suffix == ".parquet" and "milvus.db" not in path.parts:
+            data += str(pq.read_table(path).to_pylist()).encode() + str(pq.read_metadata(path).metadata).encode()
+            # The dictionary of a column may hold words that no row does.
+            data += b"".join(
+                chunk.values.dictionary.to_string().encode()
+                for column in pq.read_table(path).columns
+                for chunk in column.chunks
+                if hasattr(getattr(chunk, "values", None), "dictionary")
+            )
+        if marker in data:
+            found.append(path.relative_to(root).as_posix())
+    return found
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    """Three snapshots: without the secret, with it, and with more of it."""
+    docs = make_corpus(tmp_path / "docs", OTHERS)
+    run(docs)
+    make_corpus(docs, OTHERS | {"secret.md": SECRET})
+    run(docs)
+    make_corpus(
+        docs, OTHERS | {"secret.md": f"{SECRET}\n## New\n\nAnd zyxquokka it stays.\n", "o1.md": "# New\n\nnew\n"}
+    )
+    run(docs)
+    return docs
+
+
+def test_it_is_everywhere_before(docs: Path) -> None:
+    places = {name.partition("/")[0] + "/" + name.split("/")[1] for name in holding(lake_beside(docs))}
+    assert {"parts/load", "parts/contextualize", "parts/tokens"} <= places
+    assert {name.partition("/")[0] for name in places} == {"parts", "passages", "bm25"}
+
+
+def test_nothing_of_it_is_left_and_all_else_is_as_a_clean_build_would_have_it(docs: Path) -> None:
+    lake = lake_beside(docs)
+    before = lake.snapshot_names()
+    report = erase(lake)
+    assert holding(lake) == []
+    assert (len(report.rebuilt), report.dropped, report.flip, report.rows) == (2, (), 4, 3)
+    assert report.searched > 10 and report.lines == 3
+    assert ailments(docs) == {}
+    (docs / "secret.md").unlink()
+    assert published(lake).id == clean_id(docs)
+    assert plan_of(docs).nothing_to_do
+    flip = lake.current_flip()
+    assert flip is not None
+    assert set(flip.retained) == set(lake.snapshot_names())
+    assert len(before) == len(flip.retained) + 1, "without the secret, the first and the second are one"
+
+
+def test_every_snapshot_that_is_retained_can_be_gone_back_to(docs: Path) -> None:
+    lake = lake_beside(docs)
+    erase(lake)
+    for name in lake.snapshot_names():
+        snapshot = lake.read_snapshot(name)
+        assert [finding for finding in examine(workspace(lake, make_config()), lake, snapshot) if not finding.ok] == []
+        reader = SnapshotReader(lake, name)
+        assert "secret.md" not in reader.documents().column("uri").to_pylist()
+        assert all(MARKER.decode() not in reader.passage(row).text for row in range(reader.size))
+
+
+def test_vectors_of_it_are_gone_and_those_of_others_stay(docs: Path) -> None:
+    lake = lake_beside(docs)
+    with closing(store_of(lake)) as store:
+        ids = set(store.ids())
+        assert store.count_document(stone().doc_id) == 3
+    erase(lake)
+    with closing(store_of(lake)) as store:
+        assert store.count_document(stone().doc_id) == 0
+        assert len(ids) - len(set(store.ids())) == 3
+    assert contents(lake).unstored == frozenset()
+
+
+def test_a_run_does_not_bring_it_back_until_it_is_let_in_again(docs: Path) -> None:
+    lake = lake_beside(docs)
+    erase(lake)
+    plan = plan_of(docs)
+    assert plan.nothing_to_do
+    assert plan.sources[0].unusable == (("secret.md", "purged on 2025-01-02 by me"),)
+    make_corpus(docs, OTHERS | {"secret.md": f"{SECRET}\nChanged: zyxquokka.\n"})
+    run(docs)
+    assert "secret.md" not in contents(lake).documents and holding(lake) == []
+    unbury(lake, stone().doc_id)
+    report = run(docs)
+    assert report.documents.added == 1 and report.chunks_embedded > 0
+    assert "secret.md" in contents(lake).documents and contents(lake).unstored == frozenset()
+    assert ailments(docs) == {}
+
+
+@pytest.mark.parametrize("deletions", [0, 1, 2, 4, 7, 11, 16, 22])
+def test_a_purge_that_was_cut_off_is_finished_by_the_next(docs: Path, deletions: int) -> None:
+    lake = lake_beside(docs)
+    left = [deletions]
+
+    def still_ours() -> bool:
+        left[0] -= 1
+        return left[0] >= 0
+
+    with pytest.raises(TransientError, match="same purge again"):
+        erase(lake, still_ours=still_ours)
+    reader = SnapshotReader(lake, published(lake).name)
+    hidden = reader.visibility.of(None).chunks
+    assert all(MARKER.decode() not in reader.passage(row).text for row in range(reader.size) if hidden[row])
+    erase(lake)
+    assert holding(lake) == []
+    assert ailments(docs) == {}
+    (docs / "secret.md").unlink()
+    assert published(lake).id == clean_id(docs)
+    assert erase(lake).files == 0
+
+
+def test_a_run_may_come_between_two_halves_of_a_purge(docs: Path) -> None:
+    lake = lake_beside(docs)
+    bury(lake, stone())
+    assert run(docs).documents.deleted == 1
+    erase(lake)
+    assert holding(lake) == []
+    assert ailments(docs) == {}
+
+
+def test_what_was_never_published_is_erased_too(tmp_path: Path) -> None:
+    docs = make_corpus(tmp_path / "docs", OTHERS)
+    run(docs)
+    make_corpus(docs, OTHERS | {"secret.md": SECRET})
+    build(PlainRunner(), plan_of(docs))
+    lake = lake_beside(docs)
+    assert holding(lake) != []
+    (lake.root / "default/parts/load/.tmp-0123").write_bytes(b"zyxquokka")
+    os.utime(lake.root / "default/parts/load/.tmp-0123", (10**9, 10**9))
+    report = erase(lake)
+    assert holding(lake) == []
+    assert report.flip is None
+    assert ailments(docs) == {}
+
+
+def test_why_it_could_not_be_indexed_is_forgotten(tmp_path: Path) -> None:
+    docs = make_corpus(tmp_path / "docs", OTHERS | {"secret.md": "---\ngroups: {a: b}\n---\n# zyxquokka\n"})
+    lake = lake_beside(docs)
+    assert [failure.uri for failure in run(docs).failed] == ["secret.md"]
+    assert holding(lake, b"secret.md") != []
+    erase(lake)
+    assert read_quarantine(lake) == {}
+    assert holding(lake, b"secret.md") == ["access/tombstones.json"]
+    assert holding(lake, stone().doc_id.encode()) == ["access/tombstones.json"]
+    assert ailments(docs) == {} and plan_of(docs).nothing_to_do
+
+
+def test_its_name_is_left_with_the_tombstone_only(tmp_path: Path) -> None:
+    uri = "a-name-that-is-longer-than-a-cell-zyxquokka.md"
+    many = {f"a-name-that-is-longer-than-a-cell-{number}.md": f"# {number}\n\nText {number}.\n" for number in range(60)}
+    docs = make_corpus(tmp_path / "docs", many | {uri: "# A\n\nThe words of it are few.\n"})
+    run(docs)
+    lake = lake_beside(docs)
+    erase(lake, uri)
+    assert [name for name in holding(lake) if not name.startswith("milvus.db")] == ["access/tombstones.json"]
+
+
+def test_a_copy_is_another_document(docs: Path) -> None:
+    make_corpus(docs, OTHERS | {"secret.md": SECRET, "copy.md": SECRET})
+    run(docs)
+    lake = lake_beside(docs)
+    before = contents(lake)
+    report = erase(lake)
+    after = contents(lake)
+    assert after.documents == before.documents - {"secret.md"}
+    assert after.chunks == {name: uri for name, uri in before.chunks.items() if uri != "secret.md"}
+    assert report.lines < 3
+    assert ailments(docs) == {}
+    erase(lake, "copy.md")
+    assert holding(lake) == []
+
+
+def test_the_last_document_may_go(tmp_path: Path) -> None:
+    docs = make_corpus(tmp_path / "docs", {"secret.md": SECRET})
+    run(docs)
+    lake = lake_beside(docs)
+    erase(lake)
+    assert holding(lake) == []
+    assert published(lake).counts.documents == 0
+    assert SnapshotReader(lake, published(lake).name).size == 0
+    assert plan_of(docs).nothing_to_do
+    make_corpus(docs, {"secret.md": SECRET, "new.md": "# New\n\nWords.\n"})
+    assert run(docs).documents.added == 1
+    assert ailments(docs) == {}
+
+
+def test_a_hold_stays_and_what_is_retained_is_recorded(docs: Path) -> None:
+    lake = lake_beside(docs)
+    flip = lake.current_flip()
+    assert flip is not None
+    names = lake.snapshot_names()
+    held = Flip(
+        number=4,
+        snapshot=flip.snapshot,
+        author="a",
+        reason="r",
+        created=flip.created,
+        retained=tuple(names[:2]),
+        hold=True,
+    )
+    lake.create_flip(held)
+    erase(lake)
+    now = lake.current_flip()
+    assert now is not None and (now.number, now.hold) == (5, True)
+    assert set(now.retained) <= set(lake.snapshot_names())
+    assert holding(lake) == []
+
+
+def test_a_pin_goes_over_to_the_snapshot_that_was_made_anew(docs: Path) -> None:
+    lake = lake_beside(docs)
+    flip = lake.current_flip()
+    assert flip is not None
+    (older,) = set(flip.retained) - {flip.snapshot}
+    create_pin(lake, older, author="a", reason="audit")
+    report = erase(lake)
+    (pin,) = read_pins(lake).values()
+    assert pin.snapshot in report.rebuilt
+    assert (pin.author, pin.reason) == ("a", "audit")
+    assert holding(lake) == []
+
+
+def test_snapshots_of_another_model_are_made_anew_as_they_were(docs: Path, tmp_path: Path) -> None:
+    from tasks.plan.planner import PlanOptions
+
+    run(docs, "embed.model=hash:64", "chunk.child_tokens=60", options=PlanOptions(migrate=True))
+    lake = lake_beside(docs)
+    erase(lake)
+    assert holding(lake) == []
+    models = {lake.read_snapshot(name).vectors.model for name in lake.snapshot_names()}
+    assert models == {"hash:64", "hash:384"}
+    for name in lake.snapshot_names():
+        reader = SnapshotReader(lake, name)
+        assert reader.bm25.size == reader.size > 0
+
+
+def test_a_write_that_ends_after_the_purge_is_found_out(docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import tasks.publish.purge as module
+
+    lake = lake_beside(docs)
+    late = next(
+        path
+        for path in (lake.root / "default/parts/load").iterdir()
+        if MARKER in str(pq.read_table(path).to_pylist()).encode()
+    )
+    copy = shutil.copy(late, docs.parent / "late")
+    forget = module._forget
+
+    def slow(lake: Lake, stone: Tombstone) -> None:
+        forget(lake, stone)
+        shutil.copy(copy, late)
+
+    monkeypatch.setattr(module, "_forget", slow)
+    with pytest.raises(GlossatorError, match="purge again"):
+        erase(lake)
+    monkeypatch.undo()
+    erase(lake)
+    assert holding(lake) == []
