@@ -67,7 +67,7 @@ def asked(question: str, command: str) -> str:
     Raises:
         UsageError: it is empty.
     """
-    text = question.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+    text = question.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     if not text.strip():
         raise UsageError("the question is empty", hint=f'say what to look for: `glossator {command} "WORDS"`')
     return text

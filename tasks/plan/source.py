@@ -19,6 +19,9 @@ from schemas.work import SourceSpec
 SIDECAR = ".groups"
 """Ending of the file beside a document that names its access groups (grants.py)."""
 
+_LONGEST_PATH = 4096
+"""Bytes, with the zero at its end: PATH_MAX of Linux. Folders can be nested deeper."""
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -82,7 +85,7 @@ class FolderSource:
         seen_ns = time.time_ns()
         unusable: list[tuple[str, str]] = []
         try:
-            entries = sorted(self._walk(self._root, "", unusable), key=lambda entry: entry.uri)
+            entries = sorted(self._walk(unusable), key=lambda entry: entry.uri)
         except OSError as error:
             raise PlanRefused(
                 f"cannot list source {self.spec.name!r}: {error.strerror or error}: {error.filename or self._root}",
@@ -90,37 +93,42 @@ class FolderSource:
             ) from error
         return Listing(tuple(entries), tuple(sorted(unusable)), seen_ns)
 
-    def _walk(self, folder: Path, prefix: str, unusable: list[tuple[str, str]]) -> Iterator[Entry]:
-        with os.scandir(folder) as found:
-            items = sorted(found, key=lambda item: item.name)
-        for item in items:
-            # Names are bytes, and UTF-8 whatever the locale: a document is the same for every user and timer.
-            name = os.fsencode(item.name).decode("utf-8", "backslashreplace")
-            # A sidecar is ignored with its document, never alone: that would open the document to everybody.
-            if self._ignored.match(name.removesuffix(SIDECAR)):
-                continue
-            uri = f"{prefix}{name}"
-            is_folder = item.is_dir(follow_symlinks=False)
-            reason = self._unusable(item, is_folder)
-            if reason is not None:
-                unusable.append((uri, reason))
-                continue
-            if is_folder:
-                if item.name.endswith(SIDECAR):
-                    unusable.append((uri, "a folder by the name of a sidecar"))
-                yield from self._walk(Path(item.path), f"{uri}/", unusable)
-                continue
-            try:
-                stat = item.stat()
-            except FileNotFoundError:  # It vanished since the folder was read.
-                continue
-            yield Entry(uri, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
+    def _walk(self, unusable: list[tuple[str, str]]) -> Iterator[Entry]:
+        folders = [(self._root, "")]
+        while folders:
+            folder, prefix = folders.pop()
+            with os.scandir(folder) as found:
+                items = list(found)
+            for item in items:
+                # Names are bytes, and UTF-8 whatever the locale: a document is the same for every user and timer.
+                name = os.fsencode(item.name).decode("utf-8", "backslashreplace")
+                # A sidecar is ignored with its document, never alone: that would open the document to everybody.
+                if self._ignored.match(name.removesuffix(SIDECAR)):
+                    continue
+                uri = f"{prefix}{name}"
+                is_folder = item.is_dir(follow_symlinks=False)
+                reason = self._unusable(item, is_folder)
+                if reason is not None:
+                    unusable.append((uri, reason))
+                    continue
+                if is_folder:
+                    if name.endswith(SIDECAR):
+                        unusable.append((uri, "a folder by the name of a sidecar"))
+                    folders.append((Path(item.path), f"{uri}/"))
+                    continue
+                try:
+                    stat = item.stat()
+                except FileNotFoundError:  # It vanished since the folder was read.
+                    continue
+                yield Entry(uri, stat.st_size, _clock(stat.st_mtime_ns), _clock(stat.st_ctime_ns), stat.st_ino)
 
     def _unusable(self, item: os.DirEntry[str], is_folder: bool) -> str | None:
         try:
             os.fsencode(item.name).decode("utf-8")
         except UnicodeDecodeError:
             return "the file name is not valid UTF-8"
+        if len(os.fsencode(item.path)) >= _LONGEST_PATH:
+            return "its path is longer than a system call takes"
         if is_folder:
             return None
         if item.is_symlink():
@@ -152,6 +160,11 @@ class FolderSource:
             if error.errno in {errno.EISDIR, errno.ENAMETOOLONG}:
                 raise PermanentError(f"cannot be read: {error.strerror}", document=uri) from error
             raise TransientError(f"cannot be read now: {error.strerror or error}", document=uri) from error
+
+
+def _clock(nanoseconds: int) -> int:
+    # File systems know years beyond 2262, where 63 bits of nanoseconds end; such a hint is never trusted anyway.
+    return max(-(2**63), min(nanoseconds, 2**63 - 1))
 
 
 def open_source(spec: SourceSpec, config: LoadConfig) -> Source:

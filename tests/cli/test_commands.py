@@ -331,3 +331,27 @@ def test_commands_import_no_more_than_they_need(indexed: Any, arguments: list[st
     assert done.code == 0, done.err[-1_000:]
     loaded = set(done.out.splitlines()[-1].split())
     assert loaded & unwanted == set()
+
+
+# --- what comes from anywhere -----------------------------------------------------------------------------------------
+
+
+ASCII_ONLY = {"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+
+def test_a_terminal_that_takes_ascii_only_gets_an_answer(home: Any, document: Callable[..., Path]) -> None:
+    document("# 清淤\n\n五月清淤港池。\n", "港 池.md")
+    assert home.run("index", **ASCII_ONLY).code == 0
+    assert home.run("index").out.startswith("Nothing to do"), "names are the same in every locale"
+    shown = home.run("search", "清淤港池", **ASCII_ONLY)
+    assert shown.code == 0 and shown.out.isascii() and "\\u6e05" in shown.out
+    found = home.run("search", "清淤港池", "--mode", "bm25", "--json", **ASCII_ONLY).json
+    assert found["question"] == "清淤港池"
+    assert found["hits"][0]["passage"]["document"]["uri"] == "港 池.md"
+
+
+def test_a_question_that_is_not_utf8_is_still_a_question(indexed: Any) -> None:
+    for command in ("search", "ask"):
+        done = indexed.run(command, "tide \udcff gauge", "--json")
+        assert done.code == 0, done.err
+    assert indexed.run("search", "tide \udcff gauge", "--json").json["question"] == "tide � gauge"

@@ -9,7 +9,7 @@ from schemas.documents import Span
 from tasks.chunk.chunker import chunk_document
 from tasks.contextualize.structural import structural_context, table_header, table_headers
 from tasks.embed.model import locate_model
-from tasks.embed.tokenizer import open_tokenizer
+from tasks.embed.tokenizer import HashTokenizer, open_tokenizer
 
 MINILM = open_tokenizer(locate_model("all-MiniLM-L6-v2"))
 WORDS = open_tokenizer(locate_model("hash:384"))
@@ -141,3 +141,21 @@ def test_a_header_is_told_to_all_later_parts_of_its_own_table_only() -> None:
         own = "N | V" if child.breadcrumb == ("A",) else "X | Y"
         assert header == (None if body.startswith("#") or "|---" in body else own)
     assert len(headers) > 8
+
+
+class Counting(HashTokenizer):
+    """Counts the characters that it is given."""
+
+    characters = 0
+
+    def count(self, text: str) -> int:
+        self.characters += len(text)
+        return super().count(text)
+
+
+def test_a_header_of_thousands_of_columns_costs_no_more_than_what_is_told_of_it() -> None:
+    tokenizer = Counting()
+    columns = " | ".join(f"c{number}" for number in range(20_000))
+    told = structural_context("Sheet", Span(0, 4), "body", columns.split(" | "), tokenizer, 20, columns=columns)
+    assert told == "Sheet\nColumns: c0 | c1 | c2 | c3\nDefines: c0, c1, c2, c3"
+    assert tokenizer.characters < 2_000

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from schemas.config import LoadConfig
 from schemas.documents import LoadedDocument
+from schemas.errors import PermanentError
 from tasks.load.html_furniture import _Extracted
 from tasks.load.loader import load_document
 
@@ -154,3 +155,13 @@ def test_character_references_bring_neither_nul_nor_surrogates() -> None:
 def test_words_are_found_wherever_the_last_ones_were(words: str, texts: list[str]) -> None:
     extracted = _Extracted(words)
     assert [extracted.hold(text) for text in texts] == [text in words for text in texts]
+
+
+def test_attributes_without_end_are_refused_at_once_and_a_long_address_is_not() -> None:
+    """libxml2 compares each attribute with all before it: a minute of it for one megabyte."""
+    many = " ".join(f"a{number}" for number in range(30_000))
+    with pytest.raises(PermanentError, match="30,001 attributes"):
+        load_document(f"<body><p {many}>words</p></body>".encode(), "x.html", LoadConfig())
+    picture = "\n".join(["iVBORw0KGgo " * 6] * 20_000)
+    page = f'<body><p>before</p><img src="data:image/png;base64,{picture}"><p>after</p></body>'
+    assert "after" in load_document(page.encode(), "x.html", LoadConfig()).text

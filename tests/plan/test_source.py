@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -209,3 +211,49 @@ def test_a_file_above_the_limit_is_not_read(docs: Path) -> None:
 def test_other_places_are_refused_by_name() -> None:
     with pytest.raises(UsageError, match="s3://bucket"):
         open_source(SourceSpec(name="b", root="s3://bucket/x"), LoadConfig())
+
+
+def test_folders_deeper_than_a_system_call_reaches_are_reported(docs: Path) -> None:
+    (docs / "near.md").write_text("x")
+    folder = os.open(docs, os.O_RDONLY)
+    for _ in range(20):
+        os.mkdir("s" * 250, dir_fd=folder)
+        inner = os.open("s" * 250, os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        folder = inner
+    os.close(folder)
+    listing = source(docs).listing()
+    assert uris(listing) == ["near.md"]
+    ((name, reason),) = listing.unusable
+    assert name.startswith("s" * 250 + "/s")
+    assert "longer than" in reason
+
+
+@pytest.mark.parametrize("year", [1902, 1970, 2100, 2400])
+def test_a_file_of_any_year_has_a_hint_that_tables_can_hold(docs: Path, year: int) -> None:
+    (docs / "a.md").write_text("x")
+    seconds = (year - 1970) * 31_556_952
+    os.utime(docs / "a.md", (seconds, seconds))
+    (entry,) = source(docs).listing().entries
+    assert entry.mtime_ns == min(seconds * 10**9, 2**63 - 1)
+
+
+def test_names_are_utf8_whatever_the_locale(docs: Path) -> None:
+    (docs / "灯塔.md").write_text("x")
+    (docs / "港").mkdir()
+    (docs / "港" / "a.md").write_text("yes")
+    program = (
+        "import sys; from schemas.config import LoadConfig; from schemas.work import SourceSpec\n"
+        "from tasks.plan.source import FolderSource\n"
+        "source = FolderSource(SourceSpec(name='docs', root=sys.argv[1]), LoadConfig())\n"
+        "print(ascii([entry.uri for entry in source.listing().entries]), source.read('\\u6e2f/a.md'))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(docs)],
+        cwd=Path(__file__).parents[2],
+        env={"PATH": os.environ["PATH"], "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == ascii(["港/a.md", "灯塔.md"]) + " b'yes'"

@@ -151,6 +151,27 @@ def test_a_damaged_file_is_refused_never_read_as_empty(tmp_path: Path, name: str
         Bm25Index.open(tmp_path)
 
 
+def test_a_flipped_bit_is_refused_in_one_line_or_finds_documents_that_exist(tmp_path: Path) -> None:
+    content = files(corpus())
+    draw = random.Random(3)
+    refused = 0
+    for name in [DATA, INDICES, INDPTR, VOCABULARY, SETTINGS] * 40:
+        data = bytearray(content[name])
+        data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
+        for file, whole in {**content, name: bytes(data)}.items():
+            (tmp_path / file).write_bytes(whole)
+        try:
+            index = Bm25Index.open(tmp_path)
+            with np.errstate(all="ignore"):  # a score may be anything
+                found, _ = index.top([f"w{number}" for number in range(200)], 1_000)
+            assert set(found.tolist()) <= set(range(300))
+            assert index.idf("w1") > 0
+        except GlossatorError as error:
+            refused += 1
+            assert "\n" not in str(error)
+    assert refused > 40
+
+
 def test_an_array_of_another_index_is_refused(tmp_path: Path) -> None:
     for file, data in files(corpus()).items():
         (tmp_path / file).write_bytes(data)

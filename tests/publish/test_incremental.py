@@ -321,3 +321,16 @@ def test_equal_corpora_give_equal_ids_under_any_schedule(tmp_path: Path) -> None
             last = run(make_corpus(folder, so_far))
         ids.add(last.snapshot)
     assert len(ids) == 1
+
+
+@pytest.mark.parametrize("damage", [b"", b"{}", b"\xff"])
+def test_passages_with_a_damaged_ref_are_written_anew(docs: Path, damage: bytes) -> None:
+    run(docs)
+    lake = lake_beside(docs)
+    before = published(lake)
+    lake.storage.delete("flips/1.json")  # as after a kill before the flip
+    for ref in before.parts["passages"]:
+        path = lake.storage.local(f"passages/{ref.key}/ref.json")
+        path.write_bytes(damage.ljust(path.stat().st_size))
+    assert run(docs).snapshot == before.id
+    assert ailments(docs) == {}

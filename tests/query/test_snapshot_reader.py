@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import random
 import time
 
 import numpy as np
 import pytest
 
-from query.snapshot_reader import SnapshotReader
+from query.snapshot_reader import Passage, SnapshotReader
 from schemas.identity import embedded_text
 from tasks.embed.encoder import HashEncoder
 from tasks.lake.lake import Corrupt, Lake
@@ -72,6 +73,38 @@ def test_a_damaged_file_is_refused(written: tuple[Lake, str], name: str) -> None
     path.write_bytes(b"\0" * path.stat().st_size)
     with pytest.raises(Corrupt, match="damaged"):
         read_everything(lake, snapshot)
+
+
+def test_a_flipped_bit_may_hide_a_passage_and_never_misquotes_one(written: tuple[Lake, str]) -> None:
+    lake, snapshot = written
+    whole = SnapshotReader(lake, snapshot)
+    said = {whole.chunk_id(row): shown(whole.passage(row)) for row in range(whole.size)}
+    draw = random.Random(7)
+    noticed = 0
+    for name in ("catalog/c/chunks.arrow", "catalog/c/documents.arrow", "passages/p0/chunks.arrow") * 20 + (
+        "passages/p0/documents.arrow",
+        "passages/p1/documents.arrow",
+    ) * 40:
+        data = bytearray(lake.storage.read(name))
+        place, bit = draw.randrange(len(data)), draw.randrange(8)
+        data[place] ^= 1 << bit
+        lake.storage.write(name, bytes(data))
+        try:
+            reader = SnapshotReader(lake, snapshot)
+            for row in range(reader.size):
+                passage = reader.passage(row)
+                assert shown(passage) == said[passage.chunk_id], f"{name} byte {place} bit {bit}"
+        except Corrupt as error:
+            noticed += 1
+            assert "\n" not in str(error)
+        data[place] ^= 1 << bit
+        lake.storage.write(name, bytes(data))
+    assert noticed > 50
+
+
+def shown(passage: Passage) -> tuple[object, ...]:
+    document = passage.document
+    return (passage.text, passage.context, document.source, document.uri, document.title, document.language)
 
 
 def test_passages_of_another_shard_are_refused(written: tuple[Lake, str]) -> None:

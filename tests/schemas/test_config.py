@@ -146,3 +146,9 @@ def test_every_field_has_a_description() -> None:
 def test_a_config_cannot_be_changed_after_it_was_read() -> None:
     with pytest.raises(ValueError, match="frozen"):
         Config().chunk.child_tokens = 5  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("value", ["9" * 5_000, "[" * 100_000])
+def test_a_value_that_no_reader_takes_is_a_wrong_value(value: str) -> None:
+    with pytest.raises(UsageError, match=r"--set: load\.max_bytes: "):
+        read_config(environ={}, assignments=[f"load.max_bytes={value}"])
