@@ -7,17 +7,14 @@ inside the commands, so that ``--help`` and "nothing to do" need neither Prefect
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from io import TextIOWrapper
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
-from rich.console import Console
 
-from flows.commands import history, maintenance, purge
+from flows.commands import history, maintenance, purge, quarantined, sources
 from flows.commands.door import (
     AsOption,
     CollectionOption,
@@ -33,11 +30,6 @@ from flows.commands.door import (
     print_json,
 )
 from schemas.errors import ExitCode, GlossatorError, UsageError
-
-if TYPE_CHECKING:
-    from schemas.plan import Plan
-    from schemas.report import IndexReport
-    from tasks.plan.planner import PlanOptions
 
 app = typer.Typer(
     name="glossator",
@@ -70,6 +62,7 @@ def index(
     json: JsonOption = False,
 ) -> None:
     """Index a folder: what is new or changed is embedded, and all of it published at once."""
+    from flows.commands.run import carry_out
     from flows.report import describe, quarantine
     from tasks.plan.planner import PlanOptions, make_plan
     from tasks.plan.registry import list_sources, resolve_source
@@ -86,40 +79,18 @@ def index(
         from flows.console import show_plan
 
         print_json(plan.summary()) if json else show_plan(out, plan)
-        return
+        raise typer.Exit(ExitCode.REFUSED if plan.refused else ExitCode.DONE)
     if plan.nothing_to_do:
         quarantine(lake, plan)
         report = describe(lake, plan)
     else:
-        report = _run(door, plan, options, quiet=json)
+        reason = f"index {', '.join(source.name for source in plan.sources)}"
+        report = carry_out(door, plan, options, reason, quiet=json)
     from flows.console import show_report
 
     print_json(report) if json else show_report(out, report)
     if report.failed:
         raise typer.Exit(ExitCode.QUARANTINED)
-
-
-def _run(door: Door, plan: Plan, options: PlanOptions, *, quiet: bool) -> IndexReport:
-    from flows.bars import Bars
-    from flows.prefect_home import prepare_prefect
-    from tasks.progress import stop
-
-    def interrupt(signum: int, frame: FrameType | None) -> None:
-        stop()
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGINT, interrupt)
-    reason = f"index {', '.join(source.name for source in plan.sources)}"
-    with Bars(Console(stderr=True, quiet=quiet), len(plan.jobs)):
-        if door.config.run.runner == "plain":
-            from flows.index import index as run_index
-            from flows.runner import PlainRunner
-
-            return run_index(PlainRunner(), plan, options, reason)
-        prepare_prefect(door.home.root / "data" / "prefect")
-        from flows.index_flow import index_with_prefect
-
-        return index_with_prefect(plan, options, reason)
 
 
 @app.command()
@@ -213,12 +184,17 @@ def status(
 
 @app.command()
 def doctor(
+    repair: Annotated[bool, typer.Option("--repair", help="Build again what is damaged, and look once more.")] = False,
     collection: CollectionOption = None,
     config: ConfigOption = None,
     assignments: SetOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Check every invariant of the published snapshot. Exit code 1 when one does not hold."""
+    """Check every invariant of the published snapshot. Exit code 1 when one does not hold.
+
+    A repair makes lost passages, catalogs, BM25 indexes and vectors of the parts in the lake: it embeds nothing, reads
+    no source and publishes nothing, and a rollback's hold stays.
+    """
     from flows.console import show_findings
     from tasks.plan.planner import workspace
     from tasks.publish.doctor import examine
@@ -228,6 +204,10 @@ def doctor(
     snapshot = lake.current_snapshot()
     if snapshot is None:
         raise UsageError(f"collection {lake.collection!r} is empty", hint="run `glossator index FOLDER` first")
+    if repair:
+        from flows.commands.repair import mend
+
+        raise typer.Exit(mend(door, json=json))
     findings = list(examine(workspace(lake, door.config), lake, snapshot))
     print_json(findings) if json else show_findings(out, snapshot, findings)
     if not all(finding.ok for finding in findings):
@@ -254,6 +234,8 @@ def evaluate(
     print_json(scores) if json else show_scores(out, scores)
 
 
+sources.register(app)
+quarantined.register(app)
 history.register(app)
 maintenance.register(app)
 purge.register(app)

@@ -9,6 +9,7 @@ from rich.filesize import decimal
 from rich.markup import escape
 from rich.text import Text
 
+from flows.change_list import show_changes
 from flows.status import Status
 from query.layout import counted, hanging, printable
 from schemas.plan import ChangeCounts, Plan
@@ -32,6 +33,7 @@ def show_plan(console: Console, plan: Plan) -> None:
     _counts(console, plan.counts)
     if plan.restricted:
         console.print(f"  access: {counted(plan.restricted, 'document')} for some groups only")
+    show_changes(console, plan.changes)
     if not plan.nothing_to_do:
         shards = counted(plan.shards, "shard")
         console.print(f"  {decimal(plan.bytes)} to load, {len(plan.jobs)} of {shards} to build")
@@ -39,6 +41,8 @@ def show_plan(console: Console, plan: Plan) -> None:
         hanging(console, f"built anew, since missing or damaged: {', '.join(plan.damaged)}", 4, "  -")
     if plan.rebuilds_stores:
         hanging(console, "catalog, BM25 and vectors are built anew where their config or code changed", 4, "  -")
+    if plan.refused:
+        console.print(f"  [red]refused:[/] {escape(plan.refused)}", soft_wrap=True)
     if plan.held:
         console.print(f"  [yellow]held:[/] {escape(plan.held)} -> glossator resume", soft_wrap=True)
     if plan.migrates:

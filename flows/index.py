@@ -114,7 +114,7 @@ def publish(run: Runner, plan: Plan, parts: Parts, reason: str) -> tuple[Snapsho
     """
     space, lake = plan.workspace, lake_of(plan.workspace)
     passages = parts["passages"]
-    if not sum(ref.counts["chunks"] for ref in passages):
+    if not sum(ref.counts["chunks"] for ref in passages) and not plan.removes:
         raise GlossatorError(
             f"no document of collection {space.collection!r} could be indexed",
             hint="`glossator status` lists the reasons",

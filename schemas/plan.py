@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from schemas.snapshot import Failure, PartRef, Record, Stage
 from schemas.work import ShardJob, SourceSpec, Workspace
+
+Change = Literal["added", "changed", "renamed", "deleted"]
+CHANGES: tuple[Change, ...] = ("added", "changed", "renamed", "deleted")
 
 
 class ChangeCounts(Record):
@@ -16,6 +21,15 @@ class ChangeCounts(Record):
     deleted: int = 0
     unchanged: int = 0
     failed: int = 0
+
+
+class NamedChange(Record):
+    """What happens to a document; ``was`` is the URI that a renamed one had. A copy is added."""
+
+    change: Change
+    source: str
+    uri: str
+    was: str = ""
 
 
 class SourceSummary(Record):
@@ -52,6 +66,8 @@ class PlanSummary(Record):
     failed: tuple[Failure, ...]
     held: str = ""
     restricted: int = 0
+    refused: str = ""
+    changes: tuple[NamedChange, ...] = ()
 
 
 class Plan(Record):
@@ -70,6 +86,9 @@ class Plan(Record):
             changed.
         damaged: storage keys of what the published snapshot names and is missing or cut short; built anew.
         restricted: documents that only some groups may see, as far as is known before they are read.
+        refused: why this plan may only be looked at: the guard against mass deletion; "" otherwise.
+        removes: sources whose documents go as a whole; such a plan may leave an index without a document.
+        changes: the documents of ``counts`` by name, where that was asked for.
     """
 
     workspace: Workspace
@@ -88,6 +107,9 @@ class Plan(Record):
     damaged: tuple[str, ...] = ()
     held: str = ""
     restricted: int = 0
+    refused: str = ""
+    removes: tuple[str, ...] = ()
+    changes: tuple[NamedChange, ...] = ()
 
     @property
     def nothing_to_do(self) -> bool:
@@ -109,4 +131,6 @@ class Plan(Record):
             failed=self.failures,
             held=self.held,
             restricted=self.restricted,
+            refused=self.refused,
+            changes=self.changes,
         )

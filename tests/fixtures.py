@@ -146,7 +146,7 @@ def clean_id(folder: Path) -> str:
     """Return the snapshot id of a clean build, without building its vector and lexical stores."""
     lake = Lake(Path(mkdtemp(prefix="clean-", dir=folder.parent)), "default")
     plan = plan_of(folder, lake=lake)
-    passages = build(PlainRunner(), plan)["passages"]
+    passages = build(PlainRunner(), plan, {})["passages"]
     assert vector_store(plan.workspace).dimension == 384
     indexing = indexing_digest(plan.workspace.config, plan.workspace.stages)
     return identify(lake, indexing, write_catalog(lake, passages), passages)

@@ -121,6 +121,10 @@ def show_sweep(console: Console, report: SweepReport) -> None:
         for tally, what in lines:
             size = f" ({tally.bytes / 1e6:,.1f} MB)" if tally.bytes else ""
             console.print(f"  {tally.count:>7,} {what}{size}")
+    if report.hints.count:
+        files = "1 file was" if report.hints.count == 1 else f"{report.hints.count:,} files were"
+        again = "would be read again" if report.dry_run else "will be read again by the next index"
+        console.print(f"  {files} read last more than 7 days ago, and {again}")
     for name in report.unreadable:
         console.print(
             f"[yellow]The files of dropped snapshot {name[:SHORT]} were damaged[/]: its rows count as orphans"

@@ -187,7 +187,7 @@ class Lake:
         for name, expected in manifest.items():
             file = path / name
             if not file.exists() or file.stat().st_size != expected["bytes"]:
-                raise Corrupt(f"{file} is missing or cut short", hint="run `glossator index`: it is built anew")
+                raise Corrupt(f"{file} is missing or cut short", hint=rebuild_hint(path))
             if verify and hashlib.sha256(file.read_bytes()).hexdigest() != expected["sha256"]:
                 raise Corrupt(f"{file} differs from its checksum", hint=rebuild_hint(path))
         return path
@@ -295,7 +295,7 @@ def first_line(error: object) -> str:
 
 def rebuild_hint(folder: Path) -> str:
     """Return the way to have a damaged folder of the published snapshot built anew."""
-    return f"delete {folder} and run `glossator index` again: it is built anew"
+    return f"run `glossator doctor --repair`: {folder.name} is built anew"
 
 
 def ipc_bytes(table: pa.Table) -> bytes:

@@ -94,7 +94,7 @@ class LocalStorage:
         try:
             return self._path(key).read_bytes()
         except FileNotFoundError as error:
-            raise NotFound(f"{self.root / key} does not exist", hint="run `glossator doctor`") from error
+            raise NotFound(f"{self.root / key} does not exist", hint="run `glossator doctor --repair`") from error
         except OSError as error:
             raise _explained(error, self._path(key)) from error
 

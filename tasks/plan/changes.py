@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from schemas.identity import document_id
+from schemas.plan import CHANGES, Change, NamedChange
 from schemas.snapshot import Failure
 
 ACTIONS = ("unchanged", "changed", "renamed", "copied", "added", "stale", "carried")
@@ -28,6 +29,10 @@ _TARGET = {
     "action": pl.String,
     "donor": pl.String,
 }
+
+
+REGRANTED = pl.col("action").is_in(["unchanged", "carried"]) & pl.col("granted").ne_missing(pl.col("was_granted"))
+"""Rows of a target whose bytes stay and whose groups do not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,3 +120,25 @@ def _pair(new: pl.DataFrame, gone: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataF
     renamed = pairs.select("uri", donor="doc_id")
     deleted = gone.filter(~pl.col("doc_id").is_in(renamed["donor"].implode()))
     return renamed, deleted
+
+
+def name_changes(target: pl.DataFrame, deleted: pl.DataFrame, published: pl.DataFrame) -> tuple[NamedChange, ...]:
+    """Return what happens to each document, by kind, source and URI; what stays as it is is left out.
+
+    Args:
+        target, deleted: as in a ChangeSet, of all sources; ``target`` with granted and was_granted.
+        published: columns doc_id, uri of the snapshot.
+    """
+    kinds: dict[str, Change] = {"added": "added", "copied": "added", "changed": "changed", "renamed": "renamed"}
+    was = dict(published.select("doc_id", "uri").iter_rows())
+    actions = target.with_columns(action=pl.when(REGRANTED).then(pl.lit("changed")).otherwise(pl.col("action")))
+    rows = actions.filter(pl.col("action").is_in(list(kinds))).select("action", "source", "uri", "donor").iter_rows()
+    changes = [
+        NamedChange(change=kinds[action], source=source, uri=uri, was=was[donor] if action == "renamed" else "")
+        for action, source, uri, donor in rows
+    ]
+    changes += [
+        NamedChange(change="deleted", source=source, uri=uri)
+        for source, uri in deleted.select("source", "uri").iter_rows()
+    ]
+    return tuple(sorted(changes, key=lambda change: (CHANGES.index(change.change), change.source, change.uri)))

@@ -1,7 +1,8 @@
 """Damage: what the published snapshot names and the lake no longer holds in full.
 
 Found by names and sizes alone, at every plan, so that the next run mends it whether or not a document has changed.
-Bytes that changed in place are the doctor's to find; it says what to delete, and then it is missing here.
+Bytes that changed in place are the doctor's to find. What is derived from parts it repairs itself
+(tasks/publish/repair.py); damaged parts it deletes, and then they are missing here.
 """
 
 from __future__ import annotations

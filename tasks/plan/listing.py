@@ -7,8 +7,10 @@ seconds before it was listed may have changed again within the clock's step, and
 
 from __future__ import annotations
 
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 import polars as pl
 
@@ -86,6 +88,27 @@ def remember_hints(lake: Lake, source: str, table: pl.DataFrame) -> None:
         lake.write_frame(hints_key(source), table)
 
 
+def forget_hints(lake: Lake, source: str) -> None:
+    """Forget the hints of a source: all of its files are hashed by the next listing."""
+    lake.storage.delete(hints_key(source))
+
+
+def forget_old_hints(lake: Lake, before_ns: int, *, dry_run: bool = False) -> int:
+    """Forget the hints of files that were hashed last before a time; return their number.
+
+    A hint cannot tell of bytes that changed under a file system (a bad disk, a restored image, a mount whose times are
+    made up). So each file is read again now and then.
+    """
+    forgotten = 0
+    for key in list(lake.storage.keys("state/hints")):
+        hints = _read_hints(lake, PurePosixPath(key).stem)
+        young = hints.filter(pl.col("seen_ns") >= before_ns)
+        forgotten += hints.height - young.height
+        if young.height < hints.height and not dry_run:
+            lake.write_frame(key, young)
+    return forgotten
+
+
 def _read_hints(lake: Lake, source: str) -> pl.DataFrame:
     try:
         hints = lake.read_frame(hints_key(source))
@@ -121,5 +144,6 @@ def _unreadable(source: str, uri: str, error: GlossatorError) -> Failure:
         stage="load",
         kind=type(error).__name__,
         message=error.message,
+        traceback="".join(traceback.format_exception(error)),
         transient=not isinstance(error, PermanentError),
     )

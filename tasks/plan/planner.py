@@ -14,19 +14,19 @@ from schemas.plan import ChangeCounts, Plan
 from schemas.snapshot import STAGES, Failure, Snapshot, Stage
 from schemas.work import SourceSpec, Workspace
 from tasks.lake.access import read_tombstones
-from tasks.lake.lake import Lake
+from tasks.lake.lake import Corrupt, Lake
+from tasks.lake.storage import NotFound
 from tasks.plan.baseline import read_baseline
+from tasks.plan.changes import REGRANTED, name_changes
 from tasks.plan.damage import NO_DAMAGE, find_damage
 from tasks.plan.grants import enforce, grant, known_groups
+from tasks.plan.guard import refuse_deletions
 from tasks.plan.quarantine import read_quarantine
 from tasks.plan.registry import list_sources
 from tasks.plan.sharding import lay_out, reused_parts
 from tasks.plan.stages import stage_digests, stamp_model, stores_digest
 from tasks.plan.survey import Survey, survey
 from tasks.publish.pointer import describe_hold
-
-GUARD_DOCUMENTS = 10
-GUARD_SHARE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +36,16 @@ class PlanOptions:
     Attributes:
         migrate: redo unchanged documents because config, code or model changed.
         allow_deletes: delete up to this many documents, though they are more than the guard lets pass.
-        dry_run: only look, while publishing is held too; such a plan cannot be published then. Without it, what rules
+        dry_run: only look, while publishing is held too and whatever the guard says; such a plan cannot be published
+            then. It names each document that changes; a run has no use for millions of names. Without it, what rules
             and sidecars take away counts for readers from now on, whatever becomes of the run.
+        without: sources whose documents shall go from the index, whatever their roots hold.
     """
 
     migrate: bool = False
     allow_deletes: int = 0
     dry_run: bool = False
+    without: tuple[str, ...] = ()
 
 
 def workspace(lake: Lake, config: Config, listed: Sequence[SourceSpec] = ()) -> Workspace:
@@ -80,21 +83,29 @@ def make_plan(
     snapshot = lake.read_snapshot(flip.snapshot) if flip else None
     recorded = {spec.name for spec in list_sources(lake)}
 
-    published = read_baseline(lake, snapshot)
+    held = describe_hold(lake, flip) if flip is not None and flip.hold else ""
+    try:
+        published = read_baseline(lake, snapshot)
+    except (Corrupt, NotFound):
+        if held and not options.dry_run:  # What is lost can be repaired under a hold; a run may not.
+            raise PlanRefused(held, hint="glossator resume") from None
+        raise
     tombstones = read_tombstones(lake)
     quarantine = read_quarantine(lake)
     surveys = [survey(space, lake, spec, published, failed, quarantine, tombstones) for spec in listed]
-    target = _target(surveys, listed, published, list(tombstones))
+    target = _target(surveys, listed, published, options.without, list(tombstones))
     target = grant(target, config.access.rules, {found.summary.name: found.sidecars for found in surveys})
     groups = known_groups(target)
     if not options.dry_run:
         had_groups = published.filter(pl.col("groups").is_not_null())["doc_id"].to_list()
         enforce(lake, groups, target["doc_id"].to_list(), had_groups, in_use=bool(groups))
-    held = describe_hold(lake, flip) if flip is not None and flip.hold else ""
     if held and not options.dry_run:
         raise PlanRefused(held, hint="glossator resume")
-    deleted = sum(found.changes.deleted.height for found in surveys)
-    _guard(deleted, published, options)
+    removed = published.filter(pl.col("source").is_in(list(options.without))).select("doc_id", "source", "uri")
+    deleted = pl.concat([*(found.changes.deleted for found in surveys), removed])
+    refused = refuse_deletions(deleted, published, options.allow_deletes, options.without)
+    if refused is not None and not options.dry_run:
+        raise refused
     migrates = _migration(snapshot, space.stages, target, options)
     damage = find_damage(lake, config, snapshot) if snapshot else NO_DAMAGE
     shards, jobs = lay_out(lake, snapshot, space.stages, target, published, migrates, damage.shards)
@@ -104,7 +115,7 @@ def make_plan(
         workspace=space,
         parent=snapshot.name if snapshot else None,
         flip=flip.number if flip else 0,
-        counts=_counts(target, surveys),
+        counts=_counts(target, deleted.height, sum(len(found.failures) for found in surveys)),
         sources=tuple(found.summary for found in surveys),
         new_sources=tuple(spec for spec in listed if spec.name not in recorded),
         shards=shards,
@@ -116,29 +127,29 @@ def make_plan(
         rebuilds_stores=snapshot is not None and snapshot.config_digests.get("stores") != stores_digest(config),
         damaged=damage.keys,
         held=held,
+        refused=refused.message if refused else "",
+        removes=options.without,
+        changes=name_changes(target, deleted, published) if options.dry_run else (),
         restricted=len(groups),
     )
 
 
 def _target(
-    surveys: Sequence[Survey], listed: Sequence[SourceSpec], published: pl.DataFrame, purged: list[str]
+    surveys: Sequence[Survey],
+    listed: Sequence[SourceSpec],
+    published: pl.DataFrame,
+    without: Sequence[str],
+    purged: list[str],
 ) -> pl.DataFrame:
     """Return the documents as they shall be, sorted by doc_id, each with what was granted and stated before."""
-    others = published.filter(~pl.col("source").is_in([spec.name for spec in listed]) & ~pl.col("doc_id").is_in(purged))
+    not_carried = [*(spec.name for spec in listed), *without]
+    others = published.filter(~pl.col("source").is_in(not_carried) & ~pl.col("doc_id").is_in(purged))
     carried = others.select(
         "doc_id", "source", "uri", "content_digest", action=pl.lit("carried"), donor=pl.col("doc_id")
     )
     before = published.select("doc_id", was_granted="granted", was_stated="stated_groups")
     target = pl.concat([*(found.changes.target for found in surveys), carried])
     return target.join(before, on="doc_id", how="left").sort("doc_id")
-
-
-def _guard(deleted: int, published: pl.DataFrame, options: PlanOptions) -> None:
-    if deleted > max(GUARD_DOCUMENTS, options.allow_deletes) and deleted > GUARD_SHARE * published.height:
-        raise PlanRefused(
-            f"{deleted} of {published.height} documents are gone from their sources",
-            hint=f"if that is right, run again with --allow-deletes {deleted}",
-        )
 
 
 def _migration(
@@ -156,15 +167,15 @@ def _migration(
     return changed
 
 
-def _counts(target: pl.DataFrame, surveys: Sequence[Survey]) -> ChangeCounts:
+def _counts(target: pl.DataFrame, deleted: int, failed: int) -> ChangeCounts:
     actions = Counter(target["action"].to_list())
     same_bytes = target.filter(pl.col("action").is_in(["unchanged", "carried"]))
-    regranted = same_bytes.filter(pl.col("granted").ne_missing(pl.col("was_granted"))).height
+    regranted = same_bytes.filter(REGRANTED).height
     return ChangeCounts(
         added=actions["added"] + actions["copied"],
         changed=actions["changed"] + regranted,
         renamed=actions["renamed"],
-        deleted=sum(found.changes.deleted.height for found in surveys),
+        deleted=deleted,
         unchanged=same_bytes.height - regranted,
-        failed=sum(len(found.failures) for found in surveys),
+        failed=failed,
     )

@@ -1,9 +1,10 @@
 """Quarantine: documents that could not be indexed, and why. They are tried again when their bytes change, or the code
-or config of a stage up to the one that failed; unreadable ones at every run."""
+or config of a stage up to the one that failed; unreadable ones at every run, and any when somebody asks for it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import datetime as dt
+from collections.abc import Collection, Iterable, Mapping
 
 from pydantic import TypeAdapter
 
@@ -15,11 +16,24 @@ KEY = "state/failures.json"
 
 
 class Quarantined(Record):
-    """A failure, the digest of the stages under which it happened, and how often it was tried."""
+    """A failure, and what decides when it is tried again.
+
+    Attributes:
+        stage_digest: of the stages under which it happened; "" when somebody asked to try again.
+        attempts: how often some version of the document was tried in vain, since it last worked.
+        since: when it began to fail, and ``tried`` when it failed last; None for records of earlier versions.
+    """
 
     failure: Failure
     stage_digest: str
     attempts: int = 1
+    since: dt.datetime | None = None
+    tried: dt.datetime | None = None
+
+    @property
+    def waits(self) -> bool:
+        """True when the next run does not try again, unless the bytes, or the code or config of a stage, changed."""
+        return bool(self.stage_digest and self.failure.content_digest) and not self.failure.transient
 
 
 _ITEMS = TypeAdapter(list[Quarantined])
@@ -41,7 +55,9 @@ def read_quarantine(lake: Lake) -> dict[str, Quarantined]:
 
 def write_quarantine(lake: Lake, items: Iterable[Quarantined]) -> None:
     """Replace the quarantine."""
-    rows = [item.model_dump() for item in sorted(items, key=lambda item: (item.failure.source, item.failure.uri))]
+    rows = [
+        item.model_dump(mode="json") for item in sorted(items, key=lambda item: (item.failure.source, item.failure.uri))
+    ]
     lake.write_json(KEY, rows)
 
 
@@ -56,15 +72,23 @@ def still_failing(item: Quarantined, content_digest: str, stages: Mapping[Stage,
         stages: digest of code version and config per stage (plan.stages.stage_digests).
     """
     failure = item.failure
-    return (
-        not failure.transient
-        and failure.content_digest == content_digest
-        and content_digest != ""
-        and item.stage_digest == _conditions(failure, stages)
-    )
+    return item.waits and failure.content_digest == content_digest and item.stage_digest == _conditions(failure, stages)
 
 
-def record_failures(lake: Lake, listed: Iterable[str], failing: Iterable[Failure], stages: Mapping[Stage, str]) -> None:
+def release(lake: Lake, doc_ids: Collection[str]) -> None:
+    """Have the next run try documents again. They stay in quarantine until it has."""
+    items = read_quarantine(lake)
+    freed = {doc_id: items[doc_id].model_copy(update={"stage_digest": ""}) for doc_id in doc_ids}
+    write_quarantine(lake, (items | freed).values())
+
+
+def record_failures(
+    lake: Lake,
+    listed: Iterable[str],
+    failing: Iterable[Failure],
+    stages: Mapping[Stage, str],
+    now: dt.datetime | None = None,
+) -> None:
     """Replace the quarantine of the sources that were listed; that of the others stays.
 
     Args:
@@ -75,14 +99,18 @@ def record_failures(lake: Lake, listed: Iterable[str], failing: Iterable[Failure
     before = read_quarantine(lake)
     names = set(listed)
     kept = {doc_id: item for doc_id, item in before.items() if item.failure.source not in names}
+    now = now or dt.datetime.now(dt.UTC)
     for failure in failing:
         known = before.get(failure.doc_id)
         item = Quarantined(
             failure=failure,
             stage_digest=_conditions(failure, stages),
             attempts=known.attempts + 1 if known is not None else 1,
+            since=known.since if known is not None else now,
+            tried=now,
         )
-        if known is not None and (known.failure, known.stage_digest) == (failure, item.stage_digest):
+        # What is as it was and waits was not tried. What could not be read was: each plan reads it again.
+        if known is not None and item.waits and (known.failure, known.stage_digest) == (failure, item.stage_digest):
             item = known
         kept[failure.doc_id] = item
     if kept != before:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path, PurePath
 
 from schemas.errors import PlanRefused, UsageError
@@ -38,7 +39,7 @@ def resolve_source(lake: Lake, root: str, name: str | None) -> SourceSpec:
 
     Raises:
         UsageError: there is no such folder.
-        PlanRefused: the name stands for another root.
+        PlanRefused: the name stands for another root, or another source has these files already.
     """
     path = Path(os.path.abspath(Path(root).expanduser()))  # `.`, `../docs` and `docs/` are one folder
     if str(path).encode("utf-8", "replace").decode() != str(path):
@@ -61,9 +62,36 @@ def resolve_source(lake: Lake, root: str, name: str | None) -> SourceSpec:
             f"source {spec.name!r} of collection {lake.collection!r} has the root {recorded[spec.name].root}",
             hint=f"give {path} a name of its own: --source NAME",
         )
+    _refuse_overlap(path, recorded.values())
     return spec
+
+
+def _refuse_overlap(path: Path, recorded: Iterable[SourceSpec]) -> None:
+    """Each file belongs to one source: it would be found twice, and deleted with the one that is removed."""
+    place = path.resolve()
+    for spec in recorded:
+        if "://" in spec.root:
+            continue
+        root = Path(spec.root).resolve()
+        if place == root:
+            how, hint = "is the root of", f"run `glossator index {spec.root}`"
+        elif place.is_relative_to(root):
+            how, hint = "lies in the root of", f"run `glossator index {spec.root}`"
+        elif root.is_relative_to(place):
+            how, hint = "holds the root of", "name folders that do not lie in each other"
+        else:
+            continue
+        raise PlanRefused(
+            f"{path} {how} source {spec.name!r}{'' if place == root else f' ({spec.root})'}",
+            hint=f"{hint}, or run `glossator source remove {spec.name}` first",
+        )
 
 
 def record_source(lake: Lake, spec: SourceSpec) -> None:
     """Record the root of a source."""
     lake.storage.write(f"sources/{spec.name}.json", spec.model_dump_json(indent=1).encode())
+
+
+def forget_source(lake: Lake, name: str) -> None:
+    """Remove the record of a source; nothing happens where there is none."""
+    lake.storage.delete(f"sources/{name}.json")

@@ -16,15 +16,16 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from schemas.errors import GlossatorError
+from schemas.errors import GlossatorError, TransientError
 from schemas.identity import chunk_id, embedded_digest, embedded_text
 from schemas.rows import metadata_of
 from schemas.snapshot import PartRef, Record, Snapshot
 from schemas.work import Workspace
 from tasks.lake.lake import Lake, bm25_folder, catalog_folder, passages_folder, rebuild_hint
+from tasks.lake.storage import NotFound
 from tasks.publish.bm25 import Bm25Index
 from tasks.publish.catalog import identify, read_arrow, read_catalog
-from tasks.publish.milvus import VectorsGone, local_milvus, open_milvus
+from tasks.publish.milvus import VectorsGone, open_milvus
 
 
 class Finding(Record):
@@ -36,33 +37,30 @@ class Finding(Record):
     remedy: str = ""
 
 
-def examine(space: Workspace, lake: Lake, snapshot: Snapshot) -> Iterator[Finding]:
+def examine(space: Workspace, lake: Lake, snapshot: Snapshot, *, despite_damage: bool = False) -> Iterator[Finding]:
     """Yield a finding per invariant of a snapshot. Reads everything once; writes nothing.
 
     Ends with the first where files are damaged: nothing can be said of what they hold.
+
+    Args:
+        despite_damage: go on all the same, where no more than parts are known to be missing.
     """
     for check, remedy, look in (
-        ("files", "run `glossator index` again: what is damaged is computed anew", _files),
+        ("files", "run `glossator doctor --repair`: it is built anew", _files),
         ("spans", "report it: an index must never hold such a row", _spans),
         ("bm25", rebuild_hint(lake.storage.local(bm25_folder(snapshot.bm25))), _bm25),
-        ("milvus", _milvus_remedy(space, lake), _milvus),
+        ("milvus", "run `glossator doctor --repair`: its rows are written again", _milvus),
         ("identity", "report it: the contents are not those of the snapshot's id", _identity),
     ):
         try:
             problem, message = look(space, lake, snapshot)
         except GlossatorError as error:
             problem, message = True, error.what
-            if not isinstance(error, VectorsGone):
+            if not isinstance(error, VectorsGone | NotFound):
                 remedy = error.hint or remedy
         yield Finding(check=check, ok=not problem, message=message, remedy=remedy if problem else "")
-        if problem and check == "files":
+        if problem and check == "files" and not despite_damage:
             return
-
-
-def _milvus_remedy(space: Workspace, lake: Lake) -> str:
-    if space.config.milvus.uri:
-        return "restore the server's data, or index into another collection"
-    return f"delete {local_milvus(lake)} and run `glossator index` again: its rows are written anew"
 
 
 def _files(space: Workspace, lake: Lake, snapshot: Snapshot) -> tuple[bool, str]:
@@ -76,9 +74,9 @@ def _files(space: Workspace, lake: Lake, snapshot: Snapshot) -> tuple[bool, str]
     parts = [ref for stage, refs in snapshot.parts.items() if stage != "passages" for ref in refs]
     missing = [ref for ref in parts if lake.find_part(ref.stage, ref.key) is None]
     if missing:
-        return (
-            True,
+        raise GlossatorError(
             f"{len(missing)} of {len(parts)} parts are missing, the first is {missing[0].stage} {missing[0].key}",
+            hint="run `glossator index` again: what is missing is computed anew",
         )
     return False, f"{len(folders)} folders and {len(parts)} parts are whole"
 
@@ -156,8 +154,12 @@ def _hashes(terms: pl.Series) -> npt.NDArray[np.uint64]:
 
 def _milvus(space: Workspace, lake: Lake, snapshot: Snapshot) -> tuple[bool, str]:
     wanted = set(read_catalog(lake, snapshot.catalog, "chunks", ["chunk_id"])["chunk_id"].to_list())
-    with closing(open_milvus(space.config.milvus, lake, snapshot.vectors)) as store:
-        held = set(store.ids())
+    try:
+        with closing(open_milvus(space.config.milvus, lake, snapshot.vectors)) as store:
+            held = set(store.ids())
+    except TransientError as error:  # In use by another process, or damaged: Milvus Lite says the same of both.
+        hint = f"{error.hint}; if that does not help, `glossator doctor --repair` writes its rows again"
+        raise GlossatorError(error.what, hint=hint) from error
     missing = wanted - held
     if missing:
         return True, f"Milvus lacks {len(missing)} of {len(wanted)} chunks"

@@ -47,7 +47,8 @@ def open_milvus(config: MilvusConfig, lake: Lake, ref: VectorStoreRef, *, create
     """
     if not config.uri and not create and not local_milvus(lake).exists():
         raise VectorsGone(
-            f"the vectors in {local_milvus(lake)} are gone", hint="run `glossator index`: they are written again"
+            f"the vectors in {local_milvus(lake)} are gone",
+            hint="run `glossator doctor --repair`: they are written again",
         )
     return MilvusStore(config, local_milvus(lake), ref, lake.identity)
 
@@ -275,7 +276,7 @@ class MilvusStore:
             if not self.exists():
                 raise VectorsGone(
                     f"the Milvus collection {self.ref.collection} is gone",
-                    hint="`glossator doctor` says how to mend it",
+                    hint="run `glossator doctor --repair`: its rows are written again",
                 )
             with _told("load a collection"):
                 self._client.load_collection(self.ref.collection)

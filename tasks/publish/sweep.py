@@ -77,6 +77,7 @@ class SweepReport(Record):
         orphans: rows of Milvus that no snapshot ever named (runs that never published); looked for when ``full``.
         collections: of Milvus.
         finished: False when the lease was lost on the way; the next sweep goes on.
+        hints: version hints of files that ``maintain`` no longer trusts, since their bytes were read too long ago.
         unreadable: dropped snapshots whose own files were damaged; only a ``full`` sweep finds their rows.
     """
 
@@ -91,6 +92,7 @@ class SweepReport(Record):
     parts: Tally = Tally()
     records: Tally = Tally()
     temporary: Tally = Tally()
+    hints: Tally = Tally()
 
     @property
     def bytes(self) -> int:

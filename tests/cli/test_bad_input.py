@@ -82,7 +82,9 @@ def test_too_many_deletions_are_refused_until_allowed_by_number(home: Any) -> No
     with nothing_changes(home):
         done = home.call("index")
         assert done.code == REFUSED
-        assert "13 of 31 documents are gone" in done.complaint and "--allow-deletes 13" in done.complaint
+        assert (
+            "13 of 31 documents of source 'docs' are gone" in done.complaint and "--allow-deletes 13" in done.complaint
+        )
     assert home.run("index", "--allow-deletes", "13", "--json").json["documents"]["deleted"] == 13
 
 

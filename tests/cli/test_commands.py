@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 OPEN_MILVUS = ("ask", "doctor")
-COMMANDS = ("index", "search", "ask", "show", "status", "doctor", "evaluate", "purge")
+COMMANDS = ("index", "search", "ask", "show", "status", "doctor", "evaluate", "purge", "source", "quarantine")
 QUESTION = "How long is the warranty of a Limpet 20?"
 GOLDEN = ROOT / "data" / "golden.jsonl"
 REPORT_KEYS = {
@@ -249,6 +249,12 @@ def test_collections_are_apart(home: Any, tmp_path: Path) -> None:
         ("index",),
         ("--help",),
         *((command, "--help") for command in COMMANDS),
+        *(("source", command, "--help") for command in ("add", "list", "remove")),
+        *(("quarantine", command, "--help") for command in ("list", "retry")),
+        ("source", "list"),
+        ("quarantine", "list"),
+        ("source",),
+        ("quarantine",),
     ],
     ids=" ".join,
 )
@@ -258,7 +264,7 @@ def test_output_fits_80_columns_and_has_no_blanks_at_line_ends(indexed: Any, arg
     # Paths are not broken, so that they can be copied.
     lines = [line for line in shown.out.splitlines() if str(indexed.path) not in line]
     assert [line for line in lines if columns(line) > 80] == []
-    if "--help" not in arguments:  # Typer draws boxes.
+    if "--help" not in arguments and arguments not in {("source",), ("quarantine",)}:  # Typer draws boxes.
         assert [line for line in lines if line != line.rstrip()] == []
 
 

@@ -13,7 +13,7 @@ from schemas.errors import PermanentError
 from schemas.identity import content_digest, document_id
 from schemas.work import SourceSpec
 from tasks.lake.lake import Lake
-from tasks.plan.listing import RACY_NS, DigestedListing, digest_listing, remember_hints
+from tasks.plan.listing import RACY_NS, DigestedListing, digest_listing, forget_old_hints, hints_key, remember_hints
 from tasks.plan.source import FolderSource, Listing
 
 DAY_NS = 86_400 * 10**9
@@ -135,3 +135,34 @@ def test_an_unreadable_file_is_a_failure_of_that_file(night: Night, monkeypatch:
     assert failure.message == "no permission to read it -> chmod u+r b.md"
     assert (failure.transient, failure.content_digest) == (False, "")
     assert night.listed(DAY_NS).hashed == 1  # tried again, alone
+
+
+def changed_behind_its_hint(night: Night, name: str, text: str) -> None:
+    """Change bytes of which no hint tells: write the hint as the file looks now, with the digest that it had."""
+    (night.docs / name).write_text(text)
+    stat = (night.docs / name).stat()
+    now = {"size": stat.st_size, "mtime_ns": stat.st_mtime_ns, "ctime_ns": stat.st_ctime_ns, "inode": stat.st_ino}
+    hints = night.lake.read_frame(hints_key("docs"))
+    assert hints is not None
+    columns = [
+        pl.when(pl.col("uri") == name).then(pl.lit(value, hints.schema[column])).otherwise(column).alias(column)
+        for column, value in now.items()
+    ]
+    night.lake.write_frame(hints_key("docs"), hints.with_columns(columns))
+
+
+def test_what_changed_behind_its_hint_is_found_once_old_hints_are_forgotten(night: Night) -> None:
+    before = night.listed(DAY_NS)
+    changed_behind_its_hint(night, "a.md", "rotten")
+    assert digests(night.listed(2 * DAY_NS)) == digests(before), "the hint is believed"
+    hints = night.lake.read_frame(hints_key("docs"))
+    assert hints is not None
+    read = int(hints["seen_ns"].max())  # type: ignore[arg-type]
+    assert forget_old_hints(night.lake, read) == 0, "none was read earlier"
+    assert night.listed(2 * DAY_NS).hashed == 0
+    assert forget_old_hints(night.lake, read + 1, dry_run=True) == 3
+    assert night.listed(2 * DAY_NS).hashed == 0
+    assert forget_old_hints(night.lake, read + 1) == 3
+    after = night.listed(2 * DAY_NS)
+    assert (after.hashed, digests(after)["a.md"]) == (3, content_digest(b"rotten"))
+    assert forget_old_hints(night.lake, read + 1) == 0, "they were all read since"

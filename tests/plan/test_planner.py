@@ -9,7 +9,8 @@ import pytest
 from schemas.errors import PlanRefused, UsageError
 from schemas.plan import ChangeCounts
 from tasks.lake.lake import Lake
-from tasks.plan.planner import GUARD_DOCUMENTS, PlanOptions, make_plan
+from tasks.plan.guard import GUARD_DOCUMENTS
+from tasks.plan.planner import PlanOptions, make_plan
 from tasks.plan.registry import list_sources, resolve_source, source_name
 from tests.fixtures import contents, lake_beside, make_config, make_corpus, plan_of, published, run
 
@@ -81,7 +82,7 @@ def test_mass_deletion_is_refused_with_the_number_to_allow(tmp_path: Path) -> No
     before = contents(lake_beside(docs))
     gone = GUARD_DOCUMENTS + 1
     make_corpus(docs, pages(30 - gone, first=gone))
-    with pytest.raises(PlanRefused, match=f"{gone} of 30 documents are gone.*--allow-deletes {gone}"):
+    with pytest.raises(PlanRefused, match=f"{gone} of 30 documents of source 'docs' are gone.*--allow-deletes {gone}"):
         run(docs)
     with pytest.raises(PlanRefused):
         run(docs, options=PlanOptions(allow_deletes=gone - 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import tasks.plan.stages
 from schemas.documents import ChunkedDocument
 from schemas.snapshot import Failure
 from tasks.plan.planner import PlanOptions
-from tasks.plan.quarantine import read_quarantine, record_failures, still_failing
+from tasks.plan.quarantine import read_quarantine, record_failures, release, still_failing
 from tests.fixtures import contents, lake_beside, make_corpus, plan_of, run
 
 GOOD = "# Good\n\nA good page.\n"
@@ -203,3 +204,73 @@ def test_a_failure_that_a_new_loader_does_not_cure_is_not_tried_for_ever(
     assert [failure.uri for failure in run(docs, options=PlanOptions(migrate=True)).failed] == ["bad.md"]
     assert read_quarantine(lake_beside(docs)).popitem()[1].attempts == 2
     assert plan_of(docs).nothing_to_do
+
+
+# --- another try ------------------------------------------------------------------------------------------------------
+
+
+def test_a_released_document_is_tried_again_and_stays_listed_until_then(
+    docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = lake_beside(docs)
+    with monkeypatch.context() as broken:
+        stumble(broken)
+        run(docs)
+        (doc_id, item) = read_quarantine(lake).popitem()
+        assert item.waits
+        assert run(docs).documents.failed == 1
+        assert read_quarantine(lake)[doc_id] == item, "it was not tried, and is not written as if it were"
+        release(lake, [doc_id])
+        assert not read_quarantine(lake)[doc_id].waits
+        run(docs)
+        tried = read_quarantine(lake)[doc_id]
+        assert (tried.attempts, tried.waits, tried.since) == (2, True, item.since)
+        assert item.tried is not None and tried.tried is not None and tried.tried > item.tried
+    release(lake, [doc_id])
+    report = run(docs)
+    assert (report.failed, report.documents.added) == ((), 1)
+    assert read_quarantine(lake) == {}
+
+
+def test_what_cannot_be_read_counts_as_tried_by_each_run(docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = Path.read_bytes
+
+    def guarded(path: Path) -> bytes:
+        if path.name == "bad.md":
+            raise PermissionError(13, "Permission denied")
+        return read(path)
+
+    with monkeypatch.context() as closed:
+        closed.setattr(Path, "read_bytes", guarded)
+        for attempts in (1, 2, 3):
+            run(docs)
+            (item,) = read_quarantine(lake_beside(docs)).values()
+            assert (item.attempts, item.waits) == (attempts, False)
+    assert "PermissionError" in item.failure.traceback
+    assert "source.py" in item.failure.traceback
+
+
+def test_since_is_the_first_failure_and_tried_the_last(tmp_path: Path) -> None:
+    lake = lake_beside(tmp_path / "docs")
+    first, second = (dt.datetime(2026, 5, day, tzinfo=dt.UTC) for day in (1, 2))
+    record_failures(lake, ["docs"], [FAILED], STAGES, first)  # type: ignore[arg-type]
+    record_failures(lake, ["docs"], [FAILED], STAGES, second)  # type: ignore[arg-type]
+    assert (read_quarantine(lake)["00"].since, read_quarantine(lake)["00"].tried) == (first, first)
+    again = FAILED.model_copy(update={"content_digest": "d2"})
+    record_failures(lake, ["docs"], [again], STAGES, second)  # type: ignore[arg-type]
+    assert (read_quarantine(lake)["00"].since, read_quarantine(lake)["00"].tried) == (first, second)
+
+
+def test_a_quarantine_without_times_is_read(tmp_path: Path) -> None:
+    """As the first version wrote it."""
+    lake = lake_beside(tmp_path / "docs")
+    lake.write_json("state/failures.json", [{"failure": FAILED.model_dump(), "stage_digest": "x", "attempts": 3}])
+    assert (read_quarantine(lake)["00"].attempts, read_quarantine(lake)["00"].since) == (3, None)
+
+
+def test_a_failure_says_where_in_the_code_it_happened(docs: Path) -> None:
+    (docs / "bad.md").write_bytes(BINARY)
+    run(docs)
+    (item,) = read_quarantine(lake_beside(docs)).values()
+    assert item.failure.traceback.startswith("Traceback (most recent call last)")
+    assert "markdown.py" in item.failure.traceback

@@ -136,7 +136,7 @@ def test_another_server_is_filled_from_the_parts(tmp_path: Path) -> None:
 def test_a_stage_that_makes_anything_else_of_the_sample_corpus_has_another_version(tmp_path: Path) -> None:
     """Parts of an older version are taken for those of this one as long as the versions are equal."""
     plan = plan_of(CORPUS, lake=Lake(tmp_path, "default"))
-    parts = build(PlainRunner(), plan)
+    parts = build(PlainRunner(), plan, {})
     (loaded,), (chunked,), (contexts,), (tokens,) = (parts[stage] for stage in STAGES if stage in MADE)
     made = {
         "load": (LOADER_VERSION, loaded.rows_digest),

@@ -147,7 +147,7 @@ def test_a_damaged_file_is_refused_never_read_as_empty(tmp_path: Path, name: str
         target.write_bytes(target.read_bytes()[: target.stat().st_size // 2])
     else:
         target.write_bytes(b"\0" * target.stat().st_size)
-    with pytest.raises(Corrupt, match="glossator index"):
+    with pytest.raises(Corrupt, match="glossator doctor --repair"):
         Bm25Index.open(tmp_path)
 
 

@@ -174,7 +174,7 @@ def _insert_without_publishing(collection: Generations) -> set[str]:
 
     lake = collection.lake
     plan = make_plan(lake, collection.config, list_sources(lake))
-    passages = build(PlainRunner(), plan)["passages"]
+    passages = build(PlainRunner(), plan, {})["passages"]
     catalog = write_catalog(lake, passages)
     VECTORS.compute(plan.workspace, catalog, passages, plan.parent)
     ids = set(read_catalog(lake, catalog, "chunks", ["chunk_id"])["chunk_id"].to_list())

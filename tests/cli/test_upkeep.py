@@ -1,0 +1,146 @@
+"""What keeps an index well: `doctor --repair`, a weekly reading of all files, and a plan that names documents."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from tests.cli.test_commands import columns
+
+FAILED, REFUSED = 1, 4
+DAY_NS = 86_400 * 10**9
+
+
+# --- repair -----------------------------------------------------------------------------------------------------------
+
+
+def test_lost_stores_come_back_under_a_hold(home: Any) -> None:
+    (home.docs / "more.md").write_text("# Dredging\n\nThe harbour is dredged in May.\n")
+    home.call("index")
+    home.call("rollback", "--reason", "wrong import")
+    before = home.published()
+    for kind in ("passages", "catalog", "bm25"):
+        shutil.rmtree(home.lake / kind)
+    shutil.rmtree(home.lake / "milvus.db")
+    told = home.run("search", "tide gauge", "--mode", "bm25")
+    assert told.code == FAILED and "glossator doctor --repair" in told.complaint
+    assert home.run("index").code == REFUSED, "an index would not help: publishing is held"
+    assert home.run("doctor").code == FAILED
+    done = home.run("doctor", "--repair")
+    assert done.code == 0, done.out
+    assert "Repaired: the same snapshots, and nothing was embedded." in done.out
+    assert re.search(r"^Kept snapshot [0-9a-f]{12}: mended$", done.out, re.MULTILINE)
+    lines = [line for line in done.out.splitlines() if str(home.path) not in line]
+    assert [line for line in lines if columns(line) > 80 or line != line.rstrip()] == []
+    assert home.published() == before
+    assert home.call("status", "--json").json["hold"] is True
+    assert home.run("doctor").code == 0
+    home.call("resume")
+    assert home.run("index", "--json").json["chunks_embedded"] == 0
+
+
+def test_a_healthy_index_needs_no_repair(indexed: Any) -> None:
+    done = indexed.run("doctor", "--repair")
+    assert done.code == 0
+    assert done.out.endswith("Nothing to repair.\n")
+    (report,) = indexed.run("doctor", "--repair", "--json").json
+    assert report["before"] == report["after"] and report["rebuilt"] == report["problems"] == []
+
+
+def test_what_cannot_be_repaired_says_what_to_do(home: Any) -> None:
+    next((home.lake / "parts" / "load").iterdir()).unlink()
+    done = home.run("doctor", "--repair")
+    assert done.code == FAILED
+    assert "1 of 5 parts are missing" in done.out
+    assert "run `glossator index` again: what is missing is computed anew" in " ".join(done.out.split())
+    assert home.run("index").code == 0
+    assert home.run("doctor").code == 0
+
+
+# --- the weekly reading -----------------------------------------------------------------------------------------------
+
+
+def changed_behind_its_hint(home: Any, name: str, *, read_days_ago: float) -> None:
+    """Change a file, and write the hints as if all files had looked like that when they were read, days ago."""
+    home.call("index")
+    path: Path = home.docs / name
+    path.write_text(path.read_text().replace("tide", "tyde"))
+    stat = path.stat()
+    key = home.lake / "state" / "hints" / "docs.arrow"
+    hints = pl.read_ipc(key.read_bytes())
+    now = {"size": stat.st_size, "mtime_ns": stat.st_mtime_ns, "ctime_ns": stat.st_ctime_ns, "inode": stat.st_ino}
+    columns = [
+        pl.when(pl.col("uri") == name).then(pl.lit(value, hints.schema[column])).otherwise(column).alias(column)
+        for column, value in now.items()
+    ]
+    read = pl.lit(time.time_ns() - round(read_days_ago * DAY_NS), hints.schema["seen_ns"]).alias("seen_ns")
+    hints.with_columns(*columns, read).write_ipc(key, compression="uncompressed")
+
+
+@pytest.fixture
+def trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files of a test are younger than the days for which their hints are to stand."""
+    monkeypatch.setattr("tasks.plan.listing.RACY_NS", -(10**18))
+
+
+@pytest.mark.usefixtures("trusted")
+def test_maintain_has_files_read_again_that_were_not_for_a_week(home: Any) -> None:
+    changed_behind_its_hint(home, "support/glossary.md", read_days_ago=7.1)
+    assert home.call("index", "--json").json["published"] is False, "size, times and inode say that nothing changed"
+    shown = home.call("maintain", "--dry-run")
+    assert "31 files were read last more than 7 days ago, and would be read again" in shown.out
+    assert home.call("index", "--dry-run", "--json").json["sources"][0]["hashed"] == 0
+    assert home.call("maintain", "--json").json["hints"]["count"] == 31
+    report = home.call("index", "--json").json
+    assert report["documents"]["changed"] == 1
+    assert home.call("maintain", "--json").json["hints"]["count"] == 0, "the next reading is due in a week"
+
+
+@pytest.mark.usefixtures("trusted")
+def test_maintain_believes_what_was_read_this_week(home: Any) -> None:
+    changed_behind_its_hint(home, "support/glossary.md", read_days_ago=6.9)
+    assert home.call("maintain", "--json").json["hints"]["count"] == 0
+    assert home.call("index", "--json").json["published"] is False
+
+
+# --- the plan ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_names_the_first_documents_of_each_kind_and_json_all(home: Any) -> None:
+    for number in range(42):
+        (home.docs / f"added-{number:02}.md").write_text(f"# Berth {number}\n\nDredged in month {number}.\n")
+    (home.docs / "support" / "glossary.md").unlink()
+    (home.docs / "support" / "pricing.html").rename(home.docs / "support" / f"{'long name ' * 9}.html")
+    shown = home.call("index", "--dry-run")
+    assert shown.code == 0
+    lines = shown.out.splitlines()
+    assert [line for line in lines if line.startswith("    + ")] == [f"    + docs/added-{n:02}.md" for n in range(5)]
+    assert "      and 37 more added" in lines
+    assert "    > docs/support/pricing.html → support/long name" in shown.out
+    assert "    - docs/support/glossary.md" in lines
+    assert "      all of them: glossator index --dry-run --json" in lines
+    shown_lines = [line for line in lines if str(home.path) not in line]
+    assert [line for line in shown_lines if columns(line) > 80 or line != line.rstrip()] == []
+    changes = home.call("index", "--dry-run", "--json").json["changes"]
+    assert [change["change"] for change in changes] == ["added"] * 42 + ["renamed", "deleted"]
+    assert changes[42]["was"] == "support/pricing.html"
+
+
+def test_a_plan_shows_what_would_be_refused(home: Any) -> None:
+    for path in sorted(home.docs.rglob("*.md"))[:12]:
+        path.unlink()
+    shown = home.call("index", "--dry-run")
+    assert shown.code == REFUSED
+    assert "12 of 31 documents of source 'docs' are gone" in shown.out
+    assert "and 7 more deleted" in shown.out
+    planned = home.call("index", "--dry-run", "--json")
+    assert (planned.code, len(planned.json["changes"])) == (REFUSED, 12)
+    assert "--allow-deletes 12" in planned.json["refused"]
+    assert "source 'docs'" in home.call("index").complaint
+    assert home.call("index", "--allow-deletes", "12", "--json").json["documents"]["deleted"] == 12
