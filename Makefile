@@ -4,10 +4,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
+EXAMPLES ?= 100
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format docs clean
+.PHONY: help demo test soak lint format docs clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -31,6 +32,9 @@ demo: $(VENV)/installed ## Install, index data/corpus, and ask it three question
 
 test: $(VENV)/installed-dev ## Install and run the whole test suite
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+
+soak: $(VENV)/installed-dev ## Tell long stories of a collection at random: make soak EXAMPLES=500
+	GLOSSATOR_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest tests/properties/test_incremental_properties.py
 
 lint: $(VENV)/installed-dev ## Check style, types and spelling
 	$(BIN)/ruff check .

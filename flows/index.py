@@ -124,14 +124,19 @@ def publish(run: Runner, plan: Plan, parts: Parts, reason: str) -> tuple[Snapsho
         overtaken = Overtaken(f"somebody else has published to {lake.collection!r} since flip {plan.flip}")
         if (newest.number if newest else 0) != plan.flip:
             raise overtaken
-        catalog = run.whole(CATALOG, space, passages)
-        bm25 = run.whole(BM25, space, catalog, passages, parts["tokens"])
-        run.whole(VECTORS, space, catalog, passages, plan.parent)
-        candidate = assemble(space, lake, plan, parts, catalog, bm25)
-        verify(space, lake, candidate, frozenset(job.shard for job in plan.jobs))
-        if not held.still_ours():
-            raise overtaken
-        pointer = flip(lake, plan, candidate, author=author(), reason=reason)
+        try:
+            catalog = run.whole(CATALOG, space, passages)
+            bm25 = run.whole(BM25, space, catalog, passages, parts["tokens"])
+            run.whole(VECTORS, space, catalog, passages, plan.parent)
+            candidate = assemble(space, lake, plan, parts, catalog, bm25)
+            verify(space, lake, candidate, frozenset(job.shard for job in plan.jobs))
+            if not held.still_ours():
+                raise overtaken
+            pointer = flip(lake, plan, candidate, author=author(), reason=reason)
+        except GlossatorError as error:
+            if held.still_ours() or isinstance(error, Overtaken):
+                raise
+            raise overtaken from error  # Paused for longer than its lease: a sweep took what belonged to nobody.
         try:
             sweep(lake, space.config.milvus, held.still_ours)
         except GlossatorError as error:

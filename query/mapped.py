@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tasks.lake.arrays import map_array
 from tasks.lake.lake import Corrupt, first_line, rebuild_hint
 
 
@@ -38,7 +39,7 @@ def mapped_vectors(path: Path, rows: int) -> npt.NDArray[np.float32]:
         Corrupt: it is damaged, or of another shape or type.
     """
     try:
-        vectors = np.load(path, mmap_mode="r", allow_pickle=False)
+        vectors = map_array(path)
     except (OSError, ValueError, EOFError) as error:
         raise damaged(path, error) from error
     if vectors.ndim != 2 or len(vectors) != rows or vectors.dtype != np.float32:

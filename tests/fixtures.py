@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
 
 from flows.index import build, describe, index, quarantine
 from flows.runner import PlainRunner
 from schemas.config import Config, read_config
 from schemas.plan import Plan
 from schemas.report import IndexReport
-from schemas.snapshot import Snapshot
-from tasks.lake.lake import MANIFEST, Lake, bm25_folder
+from schemas.snapshot import PartRef, Snapshot, Stage
+from tasks.lake.lake import MANIFEST, Lake, bm25_folder, passages_folder
 from tasks.plan.planner import PlanOptions, make_plan, workspace
 from tasks.plan.registry import resolve_source
 from tasks.plan.stages import indexing_digest
-from tasks.publish.candidate import vector_store
-from tasks.publish.catalog import identify, read_catalog, write_catalog
+from tasks.publish.catalog import identify, read_arrow, read_catalog, write_catalog
 from tasks.publish.doctor import examine
+from tasks.publish.lexical import write_bm25
 from tasks.publish.milvus import MilvusStore, open_milvus
 
 HASH_MODEL = "embed.model=hash:384"
@@ -142,18 +146,86 @@ def clean_build(folder: Path) -> Contents:
     return contents(lake)
 
 
-def clean_id(folder: Path) -> str:
-    """Return the snapshot id of a clean build, without building its vector and lexical stores."""
+@dataclass(frozen=True, slots=True)
+class Made:
+    """All that was made of a corpus, in a form that knows neither shards nor the order of work.
+
+    Attributes:
+        rows: each chunk with all that a reader sees of it, of its parent and of its document.
+        vectors: chunk_id -> vector.
+        bm25: checksums of the lexical index's files, which hold every score.
+        digests: (stage, shard) -> digest of the part's canonical rows; comparable where ``shards`` are the same.
+    """
+
+    id: str
+    shards: int
+    rows: pl.DataFrame
+    vectors: dict[str, npt.NDArray[np.float32]]
+    bm25: dict[str, str]
+    digests: dict[tuple[str, int], str]
+
+
+def made_of(lake: Lake, id: str, shards: int, parts: Mapping[Stage, Sequence[PartRef]], bm25: str) -> Made:
+    """Read what a snapshot, or a build that was not published, is made of."""
+    frames, vectors = [], {}
+    for ref in parts["passages"]:
+        folder = lake.open_folder(passages_folder(ref.key))
+        documents, parents = (
+            read_arrow(folder / f"{name}.arrow").with_row_index(key).with_columns(pl.col(key).cast(pl.Int32))
+            for name, key in (("documents", "document"), ("parents", "parent"))
+        )
+        chunks = read_arrow(folder / "chunks.arrow")
+        frames.append(
+            chunks.join(documents, on="document", validate="m:1")
+            .join(parents.drop("document"), on="parent", suffix=" of parent", validate="m:1")
+            .drop("document", "parent")
+        )
+        vectors.update(zip(chunks["chunk_id"].to_list(), np.load(folder / "vectors.npy"), strict=True))
+    manifest = lake.read_json(f"{bm25_folder(bm25)}/{MANIFEST}")
+    return Made(
+        id=id,
+        shards=shards,
+        rows=pl.concat(frames).sort("chunk_id"),
+        vectors=vectors,
+        bm25={name: entry["sha256"] for name, entry in manifest.items()},
+        digests={(ref.stage, ref.shard): ref.rows_digest for refs in parts.values() for ref in refs},
+    )
+
+
+def made(lake: Lake) -> Made:
+    """Read what the published snapshot is made of."""
+    snapshot = published(lake)
+    return made_of(lake, snapshot.id, snapshot.shards, snapshot.parts, snapshot.bm25)
+
+
+def made_cleanly(folder: Path, *assignments: str) -> Made:
+    """Build a folder in a new lake of its own; its vectors lie in the passages, no vector store is filled."""
     lake = Lake(Path(mkdtemp(prefix="clean-", dir=folder.parent)), "default")
-    plan = plan_of(folder, lake=lake)
-    passages = build(PlainRunner(), plan, {})["passages"]
-    assert vector_store(plan.workspace).dimension == 384
-    indexing = indexing_digest(plan.workspace.config, plan.workspace.stages)
-    return identify(lake, indexing, write_catalog(lake, passages), passages)
+    plan = plan_of(folder, *assignments, lake=lake)
+    space, parts = plan.workspace, build(PlainRunner(), plan)
+    catalog = write_catalog(lake, parts["passages"])
+    bm25 = write_bm25(lake, space.config.bm25, catalog, parts["passages"], parts["tokens"])
+    id = identify(lake, indexing_digest(space.config, space.stages), catalog, parts["passages"])
+    return made_of(lake, id, plan.shards, parts, bm25)
 
 
-def ailments(folder: Path) -> dict[str, str]:
-    """Return what the doctor finds wrong: check -> message."""
+def differences(one: Made, other: Made) -> list[str]:
+    """Return in what two builds differ: equal documents and config make equal rows and scores."""
+    found = [name for name in ("id", "bm25") if getattr(one, name) != getattr(other, name)]
+    if not one.rows.equals(other.rows):
+        found.append("rows")
+    if one.vectors.keys() != other.vectors.keys() or any(
+        one.vectors[key] @ other.vectors[key] < 0.9999 for key in one.vectors
+    ):
+        found.append("vectors")
+    if one.shards == other.shards and one.digests != other.digests:
+        found += [f"part of {key}" for key in one.digests if one.digests[key] != other.digests.get(key)]
+    return found
+
+
+def ailments(folder: Path, name: str | None = None) -> dict[str, str]:
+    """Return what the doctor finds wrong with a snapshot, the published one if none is named: check -> message."""
     lake = lake_beside(folder)
+    snapshot = published(lake) if name is None else lake.read_snapshot(name)
     space = workspace(lake, make_config())
-    return {finding.check: finding.message for finding in examine(space, lake, published(lake)) if not finding.ok}
+    return {finding.check: finding.message for finding in examine(space, lake, snapshot) if not finding.ok}

@@ -31,6 +31,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from schemas.config import Bm25Config
 from schemas.errors import GlossatorError
+from tasks.lake.arrays import map_array
 from tasks.lake.lake import Corrupt, first_line, ipc_bytes, rebuild_hint
 from tasks.tokens.analyzer import ANALYZER_VERSION
 
@@ -285,7 +286,7 @@ class Bm25Index:
 
 
 def _mapped(path: Path, kind: type[Number]) -> npt.NDArray[Number]:
-    array = np.load(path, mmap_mode="r", allow_pickle=False)
+    array = map_array(path)
     if array.ndim != 1 or array.dtype != np.dtype(kind):
         raise ValueError(f"{path.name} holds {array.ndim} dimensions of {array.dtype}")
     # A plain view: numpy.memmap's own indexing costs microseconds a slice.

@@ -18,6 +18,7 @@ from schemas.identity import digest
 from schemas.plan import Plan
 from schemas.snapshot import STAGES, Counts, Flip, PartRef, Snapshot, Stage, VectorStoreRef
 from schemas.work import Workspace
+from tasks.lake.arrays import map_array
 from tasks.lake.lake import Lake, bm25_folder, passages_folder
 from tasks.plan.grants import enforce
 from tasks.plan.registry import record_source
@@ -67,7 +68,7 @@ def insert_vectors(
         for part in passages:
             if whole and part.key in old:
                 continue
-            rows = list(_rows(lake, part, documents, known))
+            rows = list(vector_rows(lake, part, documents, known))
             store.insert(rows)
             inserted += len(rows)
         if inserted:
@@ -80,10 +81,11 @@ def _known_ids(lake: Lake, parent: Snapshot | None, ref: VectorStoreRef) -> froz
     return frozenset(read_catalog(lake, parent.catalog, "chunks", ["chunk_id"])["chunk_id"].to_list())
 
 
-def _rows(lake: Lake, part: PartRef, documents: pl.DataFrame, known: frozenset[str]) -> Iterator[dict[str, Any]]:
+def vector_rows(lake: Lake, part: PartRef, documents: pl.DataFrame, known: frozenset[str]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a part in Milvus, except those of ``known`` ids."""
     folder = lake.open_folder(passages_folder(part.key))
     chunks = read_arrow(folder / "chunks.arrow", ["chunk_id", "document"])
-    vectors = np.load(folder / "vectors.npy", mmap_mode="r", allow_pickle=False)
+    vectors = map_array(folder / "vectors.npy")
     columns: Mapping[int, Any] = {
         row["row"]: row for row in documents.filter(pl.col("shard") == part.shard).iter_rows(named=True)
     }

@@ -10,7 +10,8 @@ The order is what makes it safe to be killed anywhere, and safe for readers who 
 5. *folders* (catalogs, BM25 indexes, passages), each with its manifest first; then the files in ``withdrawn/``.
 6. *parts*, *records* and *temporary* files that were not used for a while.
 
-Each step finds its work by looking, so that a sweep that was killed is finished by the next. Ledger, flips, sources
+Each step finds its work by looking, so that a sweep that was killed is finished by the next. One that was paused for
+longer than its lease finds out after the first thing that it then deletes, and takes that back. Ledger, flips, sources
 and access rules are never touched.
 """
 
@@ -20,6 +21,7 @@ import datetime as dt
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -31,6 +33,7 @@ from tasks.lake.storage import NotFound
 from tasks.publish.catalog import read_catalog
 from tasks.publish.milvus import MilvusStore, open_milvus
 from tasks.publish.needs import Needs, read_needs
+from tasks.publish.restoration import restore_rows
 
 FOLDERS = ("catalog", "bm25", "passages")
 RECORDS = ("state/plans", "state/prefect", "state/vectors")
@@ -193,6 +196,7 @@ class _Sweep:
             if self._may_delete():
                 self.storage.write(f"withdrawn/{name}.json", data)
                 self.storage.delete(key)
+                self._take_back_unless_ours(partial(self.storage.write, key, data))
             yield from self._read(key if self.dry_run else f"withdrawn/{name}.json")
 
     def _read(self, key: str) -> Iterator[Snapshot]:
@@ -257,6 +261,7 @@ class _Sweep:
             batch = ids[start : start + self.policy.batch]
             if self._may_delete():
                 store.delete(batch)
+                self._take_back_unless_ours(partial(restore_rows, self.milvus, self.lake, store.ref.collection, batch))
             self._add(what, len(batch))
 
     def _drop(self, collection: str) -> None:
@@ -265,6 +270,7 @@ class _Sweep:
                 return
             if self._may_delete():
                 store.drop()
+                self._take_back_unless_ours(partial(restore_rows, self.milvus, self.lake, collection))
         self._add("collections", 1)
 
     def _store(self, collection: str) -> MilvusStore:
@@ -333,6 +339,12 @@ class _Sweep:
         if not self.still_ours():
             raise _LeaseLost
         return True
+
+    def _take_back_unless_ours(self, take_back: Callable[[], None]) -> None:
+        """End the sweep when it was paused between its last look at the lease and what it did then."""
+        if not self.still_ours():
+            take_back()
+            raise _LeaseLost
 
     def _add(self, what: str, count: int, size: int = 0) -> None:
         tally: Tally = getattr(self.count, what)

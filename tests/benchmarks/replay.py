@@ -1,7 +1,7 @@
 """Replay the real history of a corpus: index each revision incrementally, and compare with a clean build.
 
-``python -m tests.benchmarks.replay BUNDLE [FOLDER] [--only GLOB]`` prints a Markdown table. Vectors come from a hash,
-so that only the pipeline counts; ids, rows and BM25 scores do not depend on the model.
+``python -m tests.benchmarks.replay BUNDLE [FOLDER] [--only GLOB] [--last N]`` prints a Markdown table. Vectors come
+from a hash, so that only the pipeline counts; ids, rows and BM25 scores do not depend on the model.
 
 *Tokens in changed paragraphs* is what an ideal system would embed: the paragraphs (blocks between blank lines) of a
 revision that no document of the revision before holds. *Ratio* is what was embedded over that.
@@ -22,7 +22,6 @@ from pathlib import Path
 from flows.index import index
 from flows.report import describe
 from flows.runner import PlainRunner
-from schemas.config import Config, read_config
 from schemas.report import IndexReport
 from schemas.snapshot import Snapshot
 from tasks.embed.model import locate_model
@@ -30,6 +29,7 @@ from tasks.embed.tokenizer import open_tokenizer
 from tasks.lake.lake import Lake
 from tasks.plan.planner import PlanOptions, make_plan
 from tasks.plan.registry import resolve_source
+from tests.fixtures import differences, made, make_config, published
 
 TOKENIZER = open_tokenizer(locate_model("hash:384"))
 
@@ -39,7 +39,7 @@ class Step:
     """One revision.
 
     Attributes:
-        same: the incremental index has the id and the BM25 bytes of a clean build.
+        same: the incremental index has the id, the rows, the vectors and the BM25 bytes of a clean build.
         changed_tokens: tokens in changed paragraphs.
         embedded_tokens: tokens of the texts that were embedded.
     """
@@ -61,27 +61,28 @@ class Step:
         return self.embedded_tokens / max(1, self.changed_tokens)
 
 
-def config() -> Config:
-    """Return the config of a replay."""
-    return read_config(environ={}, assignments=["embed.model=hash:384", "milvus.shared=false"])
-
-
 def run(lake: Lake, folder: Path) -> IndexReport:
     """Index a folder; a whole-sale rewrite of a corpus is what a replay is about, so deletions are allowed."""
     options = PlanOptions(allow_deletes=1_000_000)
-    plan = make_plan(lake, config(), [resolve_source(lake, str(folder), "corpus")], options)
+    plan = make_plan(lake, make_config(), [resolve_source(lake, str(folder), "corpus")], options)
     return describe(lake, plan) if plan.nothing_to_do else index(PlainRunner(), plan, options, "replay")
 
 
-def replay(bundle: Path, work: Path, folder: str = ".", only: str = "**/*.md") -> Iterator[Step]:
-    """Yield a step per revision, oldest first."""
+def replay(bundle: Path, work: Path, folder: str = ".", only: str = "**/*.md", last: int = 0) -> Iterator[Step]:
+    """Yield a step per revision, oldest first.
+
+    Args:
+        folder: of the repository, the root of the source.
+        only: which of its files.
+        last: this many of the newest revisions; 0 for all.
+    """
     clone = work / "clone"
     _git("clone", "--quiet", str(bundle), str(clone))
     revisions = _git("-C", str(clone), "rev-list", "--reverse", "HEAD").split()
     source, lake = work / "corpus", Lake(work / "lake", "default")
     before: Snapshot | None = None
     paragraphs: set[str] = set()
-    for number, revision in enumerate(revisions):
+    for number, revision in list(enumerate(revisions))[-last:]:
         _git("-C", str(clone), "checkout", "--quiet", revision)
         _mirror(clone / folder, source, only)
         begun = time.perf_counter()
@@ -91,8 +92,7 @@ def replay(bundle: Path, work: Path, folder: str = ".", only: str = "**/*.md") -
         begun = time.perf_counter()
         run(clean, source)
         clean_seconds = time.perf_counter() - begun
-        now, anew = lake.current_snapshot(), clean.current_snapshot()
-        assert now is not None and anew is not None
+        now = published(lake)
         texts = _paragraphs(source)
         yield Step(
             number=number,
@@ -104,7 +104,7 @@ def replay(bundle: Path, work: Path, folder: str = ".", only: str = "**/*.md") -
             embedded_tokens=_embedded_tokens(lake, now, before),
             seconds=seconds,
             clean_seconds=clean_seconds,
-            same=(now.id, _bm25(lake, now)) == (anew.id, _bm25(clean, anew)),
+            same=differences(made(lake), made(clean)) == [],
         )
         before, paragraphs = now, texts
 
@@ -144,11 +144,6 @@ def _embedded(lake: Lake, snapshot: Snapshot) -> dict[str, str]:
     return texts
 
 
-def _bm25(lake: Lake, snapshot: Snapshot) -> list[str]:
-    manifest = lake.read_json(f"bm25/{snapshot.bm25}/manifest.json")
-    return sorted(entry["sha256"] for entry in manifest.values())
-
-
 def table(steps: list[Step]) -> str:
     """Return the steps as a Markdown table."""
     names = "revision, documents, changed, chunks, embedded, changed tokens, embedded tokens, ratio, s, clean s, same"
@@ -162,17 +157,22 @@ def table(steps: list[Step]) -> str:
     return "\n".join([head, "|---" * 11 + "|", *rows])
 
 
+def median_ratio(steps: list[Step]) -> float:
+    """Return the median ratio of all revisions but the first, which embeds everything."""
+    return statistics.median(step.ratio for step in steps[1:])
+
+
 def main() -> None:
     """Print the table, and the median ratio of all revisions but the first."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("bundle", type=Path)
     parser.add_argument("folder", nargs="?", default=".")
     parser.add_argument("--only", default="**/*.md")
+    parser.add_argument("--last", type=int, default=0)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as work:
-        steps = list(replay(arguments.bundle, Path(work), arguments.folder, arguments.only))
-    median = statistics.median(step.ratio for step in steps[1:])
-    sys.stdout.write(f"{table(steps)}\n\nmedian ratio after the first: {median:.2f}\n")
+        steps = list(replay(arguments.bundle, Path(work), arguments.folder, arguments.only, arguments.last))
+    sys.stdout.write(f"{table(steps)}\n\nmedian ratio after the first: {median_ratio(steps):.2f}\n")
 
 
 if __name__ == "__main__":

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
-from pathlib import Path
 
 import pytest
 from markdown_it import MarkdownIt
 
 from tasks.chunk.blocks import markdown_blocks, paragraph_blocks
 from tasks.chunk.titles import plain_title
+from tests.shared import SHARED
 
-SHARED = Path(os.environ.get("GLOSSATOR_SHARED", Path(__file__).parents[2] / "../shared")).resolve()
-SPEC = SHARED / "data/nasty/md/commonmark_spec.txt"
+SPEC = SHARED / "nasty/md/commonmark_spec.txt"
 EXAMPLE = re.compile(r"^`{32} example\n(.*?)^\.\n.*?^`{32}$", re.DOTALL | re.MULTILINE)
 
 

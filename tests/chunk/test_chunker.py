@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 from typing import get_args
@@ -16,8 +15,8 @@ from tasks.chunk.token_index import TokenIndex
 from tasks.contextualize.structural import structural_context, table_headers
 from tasks.embed.model import ModelFiles, locate_model
 from tasks.embed.tokenizer import ModelTokenizer, Tokenizer, open_tokenizer
+from tests.shared import SHARED
 
-SHARED = Path(os.environ.get("GLOSSATOR_SHARED", Path(__file__).parents[2] / "../shared")).resolve()
 MINILM = open_tokenizer(locate_model("all-MiniLM-L6-v2"))
 WORDS = open_tokenizer(locate_model("hash:384"))
 SMALL = ChunkConfig(child_tokens=32, parent_tokens=64)
@@ -380,9 +379,9 @@ def test_sizes_of_a_long_text_are_those_of_its_pieces() -> None:
 @pytest.mark.shared
 @pytest.mark.parametrize("folder", ["nasty/md/markdown-it", "nasty/md/mistune", "nasty/md/docling"])
 def test_real_files_are_chunked_completely(folder: str) -> None:
-    if not (SHARED / "data").is_dir():
+    if not SHARED.is_dir():
         pytest.skip(f"no shared data at {SHARED}")
-    for path in sorted((SHARED / "data" / folder).iterdir()):
+    for path in sorted((SHARED / folder).iterdir()):
         text = path.read_text(encoding="utf-8", errors="replace")
         chunked = chunk(text, config=ChunkConfig(), tokenizer=WORDS)
         assert "".join("".join(bodies(text, chunked)).split()) == "".join(text.split()), path.name

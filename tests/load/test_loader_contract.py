@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,10 +12,10 @@ from schemas.config import LoadConfig
 from schemas.documents import LoadedDocument
 from schemas.errors import PermanentError
 from tasks.load.loader import LOADER_VERSION, document_type, load_document
+from tests.shared import SHARED
 
 ROOT = Path(__file__).parents[2]
 CORPUS = ROOT / "data/corpus"
-SHARED = Path(os.environ.get("GLOSSATOR_SHARED", ROOT / "../shared/data"))
 
 
 def check(loaded: LoadedDocument) -> None:

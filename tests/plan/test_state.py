@@ -12,7 +12,7 @@ from tasks.lake.lake import Corrupt
 from tasks.plan.planner import workspace
 from tasks.plan.quarantine import KEY, read_quarantine
 from tasks.plan.registry import list_sources, resolve_source
-from tests.fixtures import clean_id, lake_beside, make_config, make_corpus, plan_of, published, run
+from tests.fixtures import lake_beside, made_cleanly, make_config, make_corpus, plan_of, published, run
 
 DAMAGES: list[Callable[[bytes], bytes]] = [lambda _: b"", lambda data: data[: len(data) // 2], lambda _: b"[1, {}]"]
 
@@ -34,7 +34,7 @@ def test_damaged_state_is_made_anew(docs: Path, folder: str, damage: Callable[[b
     assert plan_of(docs).nothing_to_do
     (docs / "b.md").write_text("# B\n\nThree.\n")
     assert run(docs).chunks_embedded == 1
-    assert published(lake_beside(docs)).id == clean_id(docs)
+    assert published(lake_beside(docs)).id == made_cleanly(docs).id
 
 
 def test_a_damaged_receipt_of_vectors_is_no_receipt(docs: Path) -> None:

@@ -77,6 +77,7 @@ def test_a_document_scores_the_same_wherever_it_stands(tmp_path: Path) -> None:
 
 
 def test_empty_corpus_finds_nothing(tmp_path: Path) -> None:
+    """bm25s#60: no document at all."""
     index = built(tmp_path, [])
     ids, scores = index.top(["anything"], 5)
     assert (index.size, len(ids), len(scores)) == (0, 0, 0)
@@ -89,18 +90,21 @@ def test_documents_without_terms_are_counted_and_never_found(tmp_path: Path) -> 
 
 
 def test_corpus_of_one_is_found_by_its_words_alone(tmp_path: Path) -> None:
+    """bm25s#60: a corpus of one."""
     index = built(tmp_path, [["tide", "gauge"]])
     assert index.top(["tide"], 10)[0].tolist() == [0]
     assert index.top(["moon"], 10)[0].tolist() == []
 
 
 def test_more_wanted_than_there_are_gives_those_that_match(tmp_path: Path) -> None:
+    """bm25s#60: k larger than the corpus."""
     index = built(tmp_path, [["a"], ["b"], ["a", "b"]])
     assert sorted(index.top(["a"], 100)[0].tolist()) == [0, 2]
     assert index.top(["a"], 0)[0].tolist() == []
 
 
 def test_unknown_words_change_no_score(tmp_path: Path) -> None:
+    """bm25s#60: a question with words out of the vocabulary."""
     index = built(tmp_path, corpus())
     np.testing.assert_array_equal(index.scores(["w3", "nowhere", ""]), index.scores(["w3"]))
 
@@ -138,6 +142,7 @@ def test_top_is_the_full_ranking_cut_short(
 @pytest.mark.parametrize("name", [DATA, INDICES, INDPTR, VOCABULARY, SETTINGS])
 @pytest.mark.parametrize("damage", ["missing", "cut", "garbage"])
 def test_a_damaged_file_is_refused_never_read_as_empty(tmp_path: Path, name: str, damage: str) -> None:
+    """trusty-tools#5909: a corrupt BM25 file becomes an empty index."""
     for file, data in files(corpus()).items():
         (tmp_path / file).write_bytes(data)
     target = tmp_path / name
@@ -181,6 +186,7 @@ def test_an_array_of_another_index_is_refused(tmp_path: Path) -> None:
 
 
 def test_settings_come_back_with_the_index_and_foreign_ones_are_refused(tmp_path: Path) -> None:
+    """llama_index PR22978: tokenizer settings are lost on save."""
     index = built(tmp_path, [["a"]])
     assert index.settings.config == CONFIG
     path = tmp_path / "default" / "bm25" / "x" / SETTINGS

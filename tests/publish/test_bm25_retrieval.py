@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +12,8 @@ import pytest
 from schemas.config import Bm25Config
 from tasks.publish.bm25 import Bm25Index, build_bm25
 from tasks.tokens.analyzer import Analyzer
+from tests.shared import SHARED
 
-SHARED = Path(os.environ.get("GLOSSATOR_SHARED", Path(__file__).parents[2] / "../shared/data"))
 LABELLED = SHARED / "labelled"
 
 pytestmark = [

@@ -145,6 +145,7 @@ def test_a_touch_changes_nothing_at_all(docs: Path) -> None:
 
 @pytest.mark.parametrize(("tags", "day"), [("tide, new", 4), ("tide", 5)])
 def test_other_metadata_makes_new_rows_and_embeds_nothing(docs: Path, tags: str, day: int) -> None:
+    """llama_index#8602: the change is not noticed; langchain#40334: it re-embeds the document."""
     before = contents(lake_beside(docs)).chunks
     text = FRONT.format(tags=tags, day=day) + GAUGE.format(float=FLOAT)
     report = again(docs, CORPUS | {"gauge.md": text})

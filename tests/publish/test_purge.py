@@ -28,9 +28,9 @@ from tasks.publish.pins import create_pin, read_pins
 from tasks.publish.purge import PurgeReport, purge
 from tests.fixtures import (
     ailments,
-    clean_id,
     contents,
     lake_beside,
+    made_cleanly,
     make_config,
     make_corpus,
     plan_of,
@@ -104,7 +104,7 @@ def test_nothing_of_it_is_left_and_all_else_is_as_a_clean_build_would_have_it(do
     assert report.searched > 10 and report.lines == 3
     assert ailments(docs) == {}
     (docs / "secret.md").unlink()
-    assert published(lake).id == clean_id(docs)
+    assert published(lake).id == made_cleanly(docs).id
     assert plan_of(docs).nothing_to_do
     flip = lake.current_flip()
     assert flip is not None
@@ -169,7 +169,7 @@ def test_a_purge_that_was_cut_off_is_finished_by_the_next(docs: Path, deletions:
     assert holding(lake) == []
     assert ailments(docs) == {}
     (docs / "secret.md").unlink()
-    assert published(lake).id == clean_id(docs)
+    assert published(lake).id == made_cleanly(docs).id
     assert erase(lake).files == 0
 
 

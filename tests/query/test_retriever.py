@@ -49,6 +49,7 @@ def test_an_error_code_finds_its_row(retriever: Retriever) -> None:
 
 
 def test_a_chinese_question_finds_its_passage_by_words(handbook: SnapshotReader) -> None:
+    """llama_index#13866: Chinese scores zero in BM25 (split on spaces)."""
     retriever = Retriever(handbook, closed, closed, EnglishTokenizer, SearchConfig())
     result = retriever.search("中秋博饼的奖品由谁挑选？")
     assert "状元" in result.hits[0].passage.text
@@ -119,6 +120,7 @@ def test_wrong_usage_is_said(retriever: Retriever) -> None:
 
 
 def test_vectors_of_another_model_are_refused(handbook: SnapshotReader) -> None:
+    """open-webui#11279: dimension mismatch at query time."""
     retriever = Retriever(handbook, closed, lambda: HashEncoder(32), HashTokenizer, SearchConfig())
     with pytest.raises(GlossatorError, match="64 numbers"):
         retriever.search("tide")
