@@ -136,7 +136,13 @@ def known_groups(target: pl.DataFrame) -> dict[str, Groups]:
 
 
 def enforce(
-    lake: Lake, groups: Mapping[str, Groups], documents: Collection[str], had_groups: Collection[str], *, in_use: bool
+    lake: Lake,
+    groups: Mapping[str, Groups],
+    documents: Collection[str],
+    had_groups: Collection[str],
+    *,
+    in_use: bool,
+    only_revoke: bool = False,
 ) -> None:
     """Write the groups that count now into today's access; documents that are not named stay as they are.
 
@@ -146,6 +152,7 @@ def enforce(
         had_groups: documents that are published with groups. One that has lost all of them is open to nobody while
             others have some, and that is a revocation too.
         in_use: any document has groups.
+        only_revoke: leave to each document those of its new groups that it has today.
     """
     if not in_use and not lake.storage.exists(GROUPS):
         return
@@ -155,8 +162,14 @@ def enforce(
         for doc_id in bare & (table.keys() | set(had_groups)):
             if in_use:
                 table[doc_id] = NOBODY
-            else:
+            elif not only_revoke:
                 table.pop(doc_id, None)
+        if only_revoke:
+            return table | {doc_id: _both(table.get(doc_id, new), new) for doc_id, new in groups.items()}
         return table | dict(groups)
 
     change_groups(lake, change)
+
+
+def _both(one: Groups, other: Groups) -> Groups:
+    return tuple(sorted(set(one) & set(other)))

@@ -184,12 +184,15 @@ def flip(
         raise PublishRefused(describe_hold(lake, newest), hint="glossator resume")
     for spec in plan.new_sources:
         record_source(lake, spec)
-    _enforce_stated(lake, lake.read_snapshot(plan.parent) if plan.parent else None, snapshot)
+    parent = lake.read_snapshot(plan.parent) if plan.parent else None
+    _enforce_stated(lake, parent, snapshot, only_revoke=True)  # Whoever is killed here has opened nothing.
     lake.write_snapshot(snapshot)
-    return point(lake, plan.flip + 1, snapshot.name, author=author, reason=reason, now=now)
+    pointer = point(lake, plan.flip + 1, snapshot.name, author=author, reason=reason, now=now)
+    _enforce_stated(lake, parent, snapshot, only_revoke=False)  # Killed before: the next plan grants it.
+    return pointer
 
 
-def _enforce_stated(lake: Lake, parent: Snapshot | None, snapshot: Snapshot) -> None:
+def _enforce_stated(lake: Lake, parent: Snapshot | None, snapshot: Snapshot, *, only_revoke: bool) -> None:
     """Make what documents state of themselves count from now on, where that changes with this snapshot.
 
     What is granted counts since the plan. Another plan may have granted since; so nothing else is written.
@@ -206,4 +209,5 @@ def _enforce_stated(lake: Lake, parent: Snapshot | None, snapshot: Snapshot) -> 
         changed["doc_id"].to_list(),
         before.filter(pl.col("groups").is_not_null())["doc_id"].to_list(),
         in_use=bool(now["groups"].is_not_null().any()),
+        only_revoke=only_revoke,
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import tasks.publish.candidate
 from schemas.access import compile_glob
 from schemas.errors import PlanRefused, UsageError
 from schemas.identity import acl_id, document_id
@@ -269,6 +270,36 @@ def test_what_the_document_says_itself_counts_from_the_publish_on(docs: Path) ->
     assert today(docs)["legal.md"] == ("board", "legal")
     run(docs)
     assert today(docs)["legal.md"] == ("court",)
+
+
+def test_a_publisher_that_is_killed_at_its_flip_has_opened_nothing(docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(docs)
+    make_corpus(docs, FILES | {"legal.md": FILES["legal.md"].replace("legal, board", "board, everyone")})
+
+    class Killed(BaseException):
+        pass
+
+    def killed(*arguments: object, **options: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(tasks.publish.candidate, "point", killed)
+        run(docs)
+    assert today(docs)["legal.md"] == ("board",)
+    run(docs)
+    assert today(docs)["legal.md"] == ("board", "everyone")
+
+
+def test_a_grant_whose_writer_was_killed_after_its_flip_comes_with_the_next_plan(
+    docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(docs)
+    make_corpus(docs, FILES | {"legal.md": FILES["legal.md"].replace("legal, board", "everyone")})
+    with monkeypatch.context() as patch:
+        patch.setattr(tasks.publish.candidate, "enforce", lambda *arguments, **options: None)
+        run(docs)
+    assert plan_of(docs).nothing_to_do
+    assert today(docs)["legal.md"] == ("everyone",)
 
 
 def test_a_document_that_lost_its_groups_is_nobodys_while_others_have_some(docs: Path) -> None:
