@@ -19,12 +19,12 @@ import numpy.typing as npt
 from query.ranking import NOTHING, Ranking, best
 from query.snapshot_reader import SnapshotReader
 from schemas.errors import GlossatorError
+from tasks.publish.milvus import search_width
 
 Way = Literal["index", "index widened", "exact"]
 
 _WIDEN = 4
 _LARGEST_LIMIT = 16_384  # Milvus: topk is at most 16,384.
-_SMALLEST_EF = 128
 
 
 class VectorSearch(Protocol):
@@ -98,7 +98,7 @@ def _widening(
     limit = wanted
     way: Way = "index"
     while limit <= _LARGEST_LIMIT:
-        hits = index().search(vector, limit, max(2 * limit, _SMALLEST_EF), acl_ids)
+        hits = index().search(vector, limit, search_width(limit), acl_ids)
         seen: dict[int, float] = {}
         for chunk_id, score in hits:
             row = reader.row(chunk_id)

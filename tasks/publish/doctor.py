@@ -4,6 +4,8 @@
 2. Milvus, BM25 and passages hold the same visible chunks.
 3. ``text[start:end]`` is the chunk, for every chunk: context, chunk and metadata give back the chunk's id.
 4. The rows of BM25 are the chunks of the catalog, in its order.
+5. The contents are those that the snapshot's id stands for.
+6. The vector index finds what a comparison with every vector finds: recall@10 of at least 0.98.
 """
 
 from __future__ import annotations
@@ -25,7 +27,10 @@ from tasks.lake.lake import Lake, bm25_folder, catalog_folder, passages_folder, 
 from tasks.lake.storage import NotFound
 from tasks.publish.bm25 import Bm25Index
 from tasks.publish.catalog import identify, read_arrow, read_catalog
-from tasks.publish.milvus import VectorsGone, open_milvus
+from tasks.publish.milvus import VectorsGone, open_milvus, search_width
+from tasks.publish.recall import NEIGHBOURS, index_recall
+
+ENOUGH_RECALL = 0.98
 
 
 class Finding(Record):
@@ -40,18 +45,23 @@ class Finding(Record):
 def examine(space: Workspace, lake: Lake, snapshot: Snapshot, *, despite_damage: bool = False) -> Iterator[Finding]:
     """Yield a finding per invariant of a snapshot. Reads everything once; writes nothing.
 
-    Ends with the first where files are damaged: nothing can be said of what they hold.
+    Ends with the first where files are damaged: nothing can be said of what they hold. Where Milvus lacks chunks, its
+    recall is left out.
 
     Args:
         despite_damage: go on all the same, where no more than parts are known to be missing.
     """
+    stored = True
     for check, remedy, look in (
         ("files", "run `glossator doctor --repair`: it is built anew", _files),
         ("spans", "report it: an index must never hold such a row", _spans),
         ("bm25", rebuild_hint(lake.storage.local(bm25_folder(snapshot.bm25))), _bm25),
         ("milvus", "run `glossator doctor --repair`: its rows are written again", _milvus),
+        ("recall", "set milvus.index to FLAT, or write the rows again: `glossator doctor --repair`", _recall),
         ("identity", "report it: the contents are not those of the snapshot's id", _identity),
     ):
+        if check == "recall" and not stored:
+            continue
         try:
             problem, message = look(space, lake, snapshot)
         except GlossatorError as error:
@@ -59,6 +69,7 @@ def examine(space: Workspace, lake: Lake, snapshot: Snapshot, *, despite_damage:
             if not isinstance(error, VectorsGone | NotFound):
                 remedy = error.hint or remedy
         yield Finding(check=check, ok=not problem, message=message, remedy=remedy if problem else "")
+        stored = stored and not (problem and check == "milvus")
         if problem and check == "files" and not despite_damage:
             return
 
@@ -164,6 +175,13 @@ def _milvus(space: Workspace, lake: Lake, snapshot: Snapshot) -> tuple[bool, str
     if missing:
         return True, f"Milvus lacks {len(missing)} of {len(wanted)} chunks"
     return False, f"Milvus holds all {len(wanted)} chunks, and {len(held - wanted)} rows that no reader sees"
+
+
+def _recall(space: Workspace, lake: Lake, snapshot: Snapshot) -> tuple[bool, str]:
+    candidates = space.config.search.candidates
+    with closing(open_milvus(space.config.milvus, lake, snapshot.vectors)) as store:
+        recall = index_recall(lake, snapshot, lambda vector: store.search(vector, candidates, search_width(candidates)))
+    return recall < ENOUGH_RECALL, f"the vector index has a recall@{NEIGHBOURS} of {recall:.3f} against all vectors"
 
 
 def _identity(space: Workspace, lake: Lake, snapshot: Snapshot) -> tuple[bool, str]:

@@ -154,7 +154,7 @@ class _Repair:
             self._try(catalog_folder(self.snapshot.catalog), self._catalog)
         if "bm25" in failing:
             self._try(bm25_folder(self.snapshot.bm25), self._bm25)
-        if "milvus" in failing:
+        if failing & {"milvus", "recall"}:
             self._try(f"milvus/{self.snapshot.vectors.collection}", self._vectors)
 
     def _try(self, what: str, build: Callable[[], None]) -> None:
