@@ -86,6 +86,9 @@ class Plan(Record):
             changed.
         damaged: storage keys of what the published snapshot names and is missing or cut short; built anew.
         restricted: documents that only some groups may see, as far as is known before they are read.
+        had_groups: those that are published with groups.
+        access: stamp of today's table of groups after this plan took rights away, see tasks/lake/access.py.
+        withheld: unchanged documents that fewer may see today than rules, sidecars and they themselves say.
         refused: why this plan may only be looked at: the guard against mass deletion; "" otherwise.
         removes: sources whose documents go as a whole; such a plan may leave an index without a document.
         changes: the documents of ``counts`` by name, where that was asked for.
@@ -110,11 +113,15 @@ class Plan(Record):
     refused: str = ""
     removes: tuple[str, ...] = ()
     changes: tuple[NamedChange, ...] = ()
+    had_groups: tuple[str, ...] = ()
+    access: tuple[int, ...] | None = None
+    withheld: int = 0
 
     @property
     def nothing_to_do(self) -> bool:
         """True when the published snapshot is what this plan would make."""
-        return not self.jobs and self.parent is not None and not self.rebuilds_stores and not self.damaged
+        work = self.jobs or self.rebuilds_stores or self.damaged or self.withheld
+        return not work and self.parent is not None
 
     def summary(self) -> PlanSummary:
         """Return what a person wants to know of it."""

@@ -7,7 +7,9 @@
 
 Snapshots roll back; access never does. A reader shows a document only where its snapshot *and* today's groups allow it,
 and never one that has a tombstone. So a revocation counts as soon as it is written here, in every snapshot; a grant
-counts once a snapshot says it too. ``state/`` may be deleted at any time, this folder may not.
+counts once a snapshot says it too. A plan only takes rights away; they are given after the flip that publishes them. So
+a rollback gives nothing back, neither by itself nor by the plans that come after it. ``state/`` may be deleted at any
+time, this folder may not.
 
 Several processes write here. Each reads, changes and replaces a file while it holds a lock, so that no revocation is
 lost.
@@ -16,13 +18,14 @@ lost.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping, Set
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from types import EllipsisType
 from typing import Any
 
 from schemas.access import Groups
-from schemas.errors import TransientError
+from schemas.errors import Overtaken, TransientError
 from schemas.snapshot import Record
 from tasks.lake.lake import Corrupt, Lake
 from tasks.lake.storage import NotFound
@@ -31,7 +34,10 @@ GROUPS = "access/groups.json"
 TOMBSTONES = "access/tombstones.json"
 LOCK_SECONDS = 60.0
 
-Version = tuple[tuple[int, ...] | None, ...]
+NOBODY: Groups = ()
+Stamp = tuple[int, ...]
+"""Of a file: what is never the same again after it was replaced."""
+Version = tuple[Stamp | None, ...]
 Table = dict[str, Groups]
 
 
@@ -66,7 +72,7 @@ def access_version(lake: Lake) -> Version:
     return tuple(_stamp(lake, key) for key in (GROUPS, TOMBSTONES))
 
 
-def _stamp(lake: Lake, key: str) -> tuple[int, ...] | None:
+def _stamp(lake: Lake, key: str) -> Stamp | None:
     try:
         found = lake.storage.local(key).stat()
     except FileNotFoundError:
@@ -95,13 +101,87 @@ def read_tombstones(lake: Lake) -> dict[str, Tombstone]:
         raise _damaged(lake, TOMBSTONES) from error
 
 
-def change_groups(lake: Lake, change: Callable[[Table], Table]) -> None:
-    """Replace the table of groups by what ``change`` makes of it."""
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What is said of the groups of documents, by those who grant them and by the documents themselves.
+
+    Attributes:
+        documents: doc_ids of all that are meant.
+        groups: by doc_id, of those that have some.
+        had_groups: those that are published with groups. One that has lost all of them is open to nobody while others
+            have some, and that is a revocation too.
+    """
+
+    documents: Set[str]
+    groups: Mapping[str, Groups]
+    had_groups: Collection[str] = ()
+
+    @property
+    def in_use(self) -> bool:
+        """True when any document has groups."""
+        return bool(self.groups)
+
+
+def narrow(lake: Lake, said: Said, expected: Stamp | EllipsisType | None = ...) -> Stamp | None:
+    """Take away what is no longer said, and give nothing. Return the stamp of the table then.
+
+    Args:
+        expected: stamp that the table must have; by default any.
+
+    Raises:
+        Overtaken: the table has another stamp: somebody took rights away, or gave some.
+    """
+    if not said.in_use and not lake.storage.exists(GROUPS):
+        return None
+
+    def change(table: Table) -> Table:
+        if said.in_use:
+            table |= dict.fromkeys((table.keys() | set(said.had_groups)) & said.documents - said.groups.keys(), NOBODY)
+        return table | {doc_id: _both(table.get(doc_id, new), new) for doc_id, new in said.groups.items()}
+
+    return change_groups(lake, change, expected)
+
+
+def widen(lake: Lake, said: Said, expected: Stamp | None) -> None:
+    """Give what is said. Somebody who has changed the table meanwhile may know better: then nothing is given."""
+    if not said.in_use and expected is None:
+        return
+
+    def change(table: Table) -> Table:
+        bare = said.documents - said.groups.keys()
+        kept = {doc_id: groups for doc_id, groups in table.items() if said.in_use or doc_id not in bare}
+        return kept | {doc_id: groups for doc_id, groups in said.groups.items() if doc_id in said.documents}
+
+    with suppress(Overtaken):
+        change_groups(lake, change, expected)
+
+
+def withheld(lake: Lake, said: Said) -> int:
+    """Return the number of documents that today's table shows to fewer than is said."""
+    table = _read_groups(lake)
+    return sum(
+        groups != said.groups[doc_id] if doc_id in said.groups else not said.in_use
+        for doc_id, groups in table.items()
+        if doc_id in said.documents
+    )
+
+
+def change_groups(
+    lake: Lake, change: Callable[[Table], Table], expected: Stamp | EllipsisType | None = ...
+) -> Stamp | None:
+    """Replace the table of groups by what ``change`` makes of it; return its stamp. Otherwise as ``narrow``."""
     with _locked(lake):
+        if expected is not ... and _stamp(lake, GROUPS) != expected:
+            raise Overtaken(f"somebody else has changed who may see what in {lake.collection!r}")
         before = _read_groups(lake)
         after = {doc_id: tuple(sorted(set(groups))) for doc_id, groups in sorted(change(dict(before)).items())}
         if after != before:
             lake.write_json(GROUPS, after)
+        return _stamp(lake, GROUPS)
+
+
+def _both(one: Groups, other: Groups) -> Groups:
+    return tuple(sorted(set(one) & set(other)))
 
 
 def bury(lake: Lake, tombstone: Tombstone) -> Tombstone:

@@ -13,7 +13,7 @@ Rules win over sidecars. Where neither speaks, nothing is granted and the docume
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -22,11 +22,9 @@ import polars as pl
 from schemas.access import Groups, canonical, compile_glob, effective, group_name
 from schemas.config import AccessRule
 from schemas.errors import GlossatorError
-from tasks.lake.access import GROUPS, Table, Tombstone, change_groups
-from tasks.lake.lake import Lake
+from tasks.lake.access import NOBODY, Tombstone
 from tasks.plan.source import SIDECAR, Listing, Source
 
-NOBODY: Groups = ()
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 
 
@@ -133,43 +131,3 @@ def known_groups(target: pl.DataFrame) -> dict[str, Groups]:
     rows = some.select("doc_id", "granted", "was_stated").iter_rows()
     found = {doc_id: effective(granted, stated) for doc_id, granted, stated in rows}
     return {doc_id: groups for doc_id, groups in found.items() if groups is not None}
-
-
-def enforce(
-    lake: Lake,
-    groups: Mapping[str, Groups],
-    documents: Collection[str],
-    had_groups: Collection[str],
-    *,
-    in_use: bool,
-    only_revoke: bool = False,
-) -> None:
-    """Write the groups that count now into today's access; documents that are not named stay as they are.
-
-    Args:
-        groups: by doc_id.
-        documents: all that are meant; those that are not in ``groups`` have none.
-        had_groups: documents that are published with groups. One that has lost all of them is open to nobody while
-            others have some, and that is a revocation too.
-        in_use: any document has groups.
-        only_revoke: leave to each document those of its new groups that it has today.
-    """
-    if not in_use and not lake.storage.exists(GROUPS):
-        return
-
-    def change(table: Table) -> Table:
-        bare = set(documents) - groups.keys()
-        for doc_id in bare & (table.keys() | set(had_groups)):
-            if in_use:
-                table[doc_id] = NOBODY
-            elif not only_revoke:
-                table.pop(doc_id, None)
-        if only_revoke:
-            return table | {doc_id: _both(table.get(doc_id, new), new) for doc_id, new in groups.items()}
-        return table | dict(groups)
-
-    change_groups(lake, change)
-
-
-def _both(one: Groups, other: Groups) -> Groups:
-    return tuple(sorted(set(one) & set(other)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -13,13 +13,13 @@ from schemas.errors import PlanRefused
 from schemas.plan import ChangeCounts, Plan
 from schemas.snapshot import STAGES, Failure, Snapshot, Stage
 from schemas.work import SourceSpec, Workspace
-from tasks.lake.access import read_tombstones
+from tasks.lake.access import Said, narrow, read_tombstones, withheld
 from tasks.lake.lake import Corrupt, Lake
 from tasks.lake.storage import NotFound
 from tasks.plan.baseline import read_baseline
 from tasks.plan.changes import REGRANTED, name_changes
 from tasks.plan.damage import NO_DAMAGE, find_damage
-from tasks.plan.grants import enforce, grant, known_groups
+from tasks.plan.grants import grant, known_groups
 from tasks.plan.guard import refuse_deletions
 from tasks.plan.quarantine import read_quarantine
 from tasks.plan.registry import list_sources
@@ -96,9 +96,9 @@ def make_plan(
     target = _target(surveys, listed, published, options.without, list(tombstones))
     target = grant(target, config.access.rules, {found.summary.name: found.sidecars for found in surveys})
     groups = known_groups(target)
-    if not options.dry_run:
-        had_groups = published.filter(pl.col("groups").is_not_null())["doc_id"].to_list()
-        enforce(lake, groups, target["doc_id"].to_list(), had_groups, in_use=bool(groups))
+    had_groups = published.filter(pl.col("groups").is_not_null())["doc_id"].to_list()
+    said = Said(frozenset(target["doc_id"].to_list()), groups, had_groups)
+    access = None if options.dry_run else narrow(lake, said)
     if held and not options.dry_run:
         raise PlanRefused(held, hint="glossator resume")
     removed = published.filter(pl.col("source").is_in(list(options.without))).select("doc_id", "source", "uri")
@@ -131,6 +131,9 @@ def make_plan(
         removes=options.without,
         changes=name_changes(target, deleted, published) if options.dry_run else (),
         restricted=len(groups),
+        had_groups=tuple(had_groups),
+        access=access,
+        withheld=withheld(lake, replace(said, documents=_unchanged(target))) if groups or access else 0,
     )
 
 
@@ -150,6 +153,10 @@ def _target(
     before = published.select("doc_id", was_granted="granted", was_stated="stated_groups")
     target = pl.concat([*(found.changes.target for found in surveys), carried])
     return target.join(before, on="doc_id", how="left").sort("doc_id")
+
+
+def _unchanged(target: pl.DataFrame) -> frozenset[str]:
+    return frozenset(target.filter(pl.col("action") == "unchanged")["doc_id"].to_list())
 
 
 def _migration(

@@ -18,9 +18,9 @@ from schemas.identity import digest
 from schemas.plan import Plan
 from schemas.snapshot import STAGES, Counts, Flip, PartRef, Snapshot, Stage, VectorStoreRef
 from schemas.work import Workspace
+from tasks.lake.access import Said, narrow, widen
 from tasks.lake.arrays import map_array
 from tasks.lake.lake import Lake, bm25_folder, passages_folder
-from tasks.plan.grants import enforce
 from tasks.plan.registry import record_source
 from tasks.plan.stages import indexing_digest, stores_digest
 from tasks.publish.bm25 import Bm25Index
@@ -176,7 +176,7 @@ def flip(
     """Publish a verified candidate.
 
     Raises:
-        TransientError: somebody else published since the plan was made.
+        Overtaken: somebody else published, or changed who may see what, since the plan was made.
         PublishRefused: publishing is held.
     """
     newest = lake.current_flip()
@@ -184,30 +184,26 @@ def flip(
         raise PublishRefused(describe_hold(lake, newest), hint="glossator resume")
     for spec in plan.new_sources:
         record_source(lake, spec)
-    parent = lake.read_snapshot(plan.parent) if plan.parent else None
-    _enforce_stated(lake, parent, snapshot, only_revoke=True)  # Whoever is killed here has opened nothing.
+    said = _said(lake, plan, snapshot)
+    stamp = narrow(lake, said, plan.access)  # Whoever is killed here has opened nothing.
     lake.write_snapshot(snapshot)
     pointer = point(lake, plan.flip + 1, snapshot.name, author=author, reason=reason, now=now)
-    _enforce_stated(lake, parent, snapshot, only_revoke=False)  # Killed before: the next plan grants it.
+    widen(lake, _said(lake, plan, snapshot, only_read=True), stamp)  # Killed before: the next run does.
     return pointer
 
 
-def _enforce_stated(lake: Lake, parent: Snapshot | None, snapshot: Snapshot, *, only_revoke: bool) -> None:
-    """Make what documents state of themselves count from now on, where that changes with this snapshot.
+def _said(lake: Lake, plan: Plan, snapshot: Snapshot, *, only_read: bool = False) -> Said:
+    """Return what a snapshot says of its documents' groups.
 
-    What is granted counts since the plan. Another plan may have granted since; so nothing else is written.
+    Args:
+        only_read: of those alone that were listed and could be read: what a rollback or an older version says of the
+            others is not what they say today.
     """
-    columns = ["doc_id", "granted", "stated_groups", "groups"]
-    now = read_catalog(lake, snapshot.catalog, "documents", columns)
-    same = parent is not None and parent.config_digests["passages"] == snapshot.config_digests["passages"]
-    before = now.clear() if parent is None or not same else read_catalog(lake, parent.catalog, "documents", columns)
-    changed = now.filter(pl.col("granted").is_null()).join(before, on=columns, how="anti", nulls_equal=True)
-    some = changed.filter(pl.col("groups").is_not_null())
-    enforce(
-        lake,
-        {doc_id: tuple(groups) for doc_id, groups in some.select("doc_id", "groups").iter_rows()},
-        changed["doc_id"].to_list(),
-        before.filter(pl.col("groups").is_not_null())["doc_id"].to_list(),
-        in_use=bool(now["groups"].is_not_null().any()),
-        only_revoke=only_revoke,
-    )
+    documents = read_catalog(lake, snapshot.catalog, "documents", ["doc_id", "source", "groups"])
+    some = documents.filter(pl.col("groups").is_not_null())
+    groups = {doc_id: tuple(names) for doc_id, names in some.select("doc_id", "groups").iter_rows()}
+    if only_read:
+        listed = pl.col("source").is_in([source.name for source in plan.sources])
+        failing = pl.col("doc_id").is_in([failure.doc_id for failure in plan.failures])
+        documents = documents.filter(listed & ~failing)
+    return Said(frozenset(documents["doc_id"].to_list()), groups, plan.had_groups)

@@ -8,14 +8,17 @@ from pathlib import Path
 import pytest
 
 import tasks.publish.candidate
+from flows.index import build, publish
+from flows.runner import PlainRunner
 from schemas.access import compile_glob
-from schemas.errors import PlanRefused, UsageError
+from schemas.errors import Overtaken, PlanRefused, UsageError
 from schemas.identity import acl_id, document_id
 from schemas.plan import ChangeCounts
 from tasks.lake.access import read_access
 from tasks.plan.planner import PlanOptions, make_plan
 from tasks.plan.registry import list_sources
 from tasks.publish.catalog import read_catalog
+from tasks.publish.history import resume, rollback
 from tests.fixtures import ailments, lake_beside, make_config, make_corpus, plan_of, published, run, store_of
 
 HR = 'access.rules=[{"match":"docs/hr/**","groups":["hr"]}]'
@@ -252,7 +255,7 @@ def test_a_plan_takes_rights_away_and_a_dry_one_does_not(docs: Path) -> None:
     plan_of(docs, HR, options=PlanOptions(dry_run=True))
     assert today(docs) == before
     plan_of(docs, HR)
-    assert today(docs) == before | {"pay.md": ("hr",), "plan.md": ("hr",)}
+    assert today(docs) == before | {"pay.md": (), "plan.md": ()}, "hr gets them by the publish"
     assert groups(docs)["hr/pay.md"] == ["everyone"], "nothing is published yet"
 
 
@@ -260,7 +263,7 @@ def test_rights_are_taken_away_even_where_the_plan_is_refused(docs: Path) -> Non
     run(docs)
     with pytest.raises(PlanRefused, match="--migrate"):
         plan_of(docs, HR, "chunk.child_tokens=60")
-    assert today(docs)["pay.md"] == ("hr",)
+    assert today(docs)["pay.md"] == ()
 
 
 def test_what_the_document_says_itself_counts_from_the_publish_on(docs: Path) -> None:
@@ -290,16 +293,50 @@ def test_a_publisher_that_is_killed_at_its_flip_has_opened_nothing(docs: Path, m
     assert today(docs)["legal.md"] == ("board", "everyone")
 
 
-def test_a_grant_whose_writer_was_killed_after_its_flip_comes_with_the_next_plan(
+def test_a_grant_whose_writer_was_killed_after_its_flip_comes_with_the_next_run(
     docs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run(docs)
-    make_corpus(docs, FILES | {"legal.md": FILES["legal.md"].replace("legal, board", "everyone")})
+    make_corpus(docs, FILES | {"legal.md": FILES["legal.md"].replace("legal, board", "board, everyone")})
     with monkeypatch.context() as patch:
-        patch.setattr(tasks.publish.candidate, "enforce", lambda *arguments, **options: None)
+        patch.setattr(tasks.publish.candidate, "widen", lambda *arguments, **options: None)
         run(docs)
+    assert today(docs)["legal.md"] == ("board",)
+    assert plan_of(docs).withheld == 1
+    assert run(docs).chunks_embedded == 0
+    assert today(docs)["legal.md"] == ("board", "everyone")
     assert plan_of(docs).nothing_to_do
-    assert today(docs)["legal.md"] == ("everyone",)
+
+
+def test_neither_a_rollback_nor_the_plans_after_it_give_rights_back(docs: Path) -> None:
+    """Snapshots roll back, access does not: what was published last said that the board may not see it."""
+    run(docs)
+    make_corpus(docs, FILES | {"legal.md": FILES["legal.md"].replace("legal, board", "legal")})
+    run(docs)
+    assert today(docs)["legal.md"] == ("legal",)
+    lake = lake_beside(docs)
+    rollback(lake, None, author="me", reason="test", milvus=make_config().milvus)
+    with pytest.raises(PlanRefused, match="held"):
+        plan_of(docs)
+    assert groups(docs)["legal.md"] == ["board", "legal"], "of the snapshot"
+    assert today(docs)["legal.md"] == ("legal",)
+    resume(lake, author="me", reason="test")
+    (docs / "legal.md").write_text("---\ngroups: [court, board]\n---\n# Other\n", encoding="utf-8")
+    plan_of(docs)
+    assert today(docs)["legal.md"] == ("legal",), "the new words are not read yet"
+    run(docs)
+    assert today(docs)["legal.md"] == ("board", "court")
+
+
+def test_a_publisher_gives_nothing_where_somebody_has_taken_rights_away_since_its_plan(docs: Path) -> None:
+    run(docs)
+    make_corpus(docs, FILES | {"legal.md": FILES["legal.md"].replace("legal, board", "board, everyone")})
+    plan = plan_of(docs)
+    plan_of(docs, HR)  # Another process, whose rules are stricter.
+    parts = build(PlainRunner(), plan)
+    with pytest.raises(Overtaken, match="who may see what"):
+        publish(PlainRunner(), plan, parts, "test")
+    assert today(docs)["pay.md"] == ()
 
 
 def test_a_document_that_lost_its_groups_is_nobodys_while_others_have_some(docs: Path) -> None:

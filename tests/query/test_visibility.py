@@ -286,7 +286,8 @@ class Model:
         sidecar = world["sidecars"].get(uri)
         return None if sidecar is None else frozenset(sidecar)
 
-    def said(self, world: Any, stated: dict[str, Allowed]) -> None:
+    def plan(self, world: Any, stated: dict[str, Allowed]) -> dict[str, Allowed]:
+        """Take away what is no longer said, and give nothing."""
         now: dict[str, Allowed] = {}
         for uri in world["front"]:
             if uri not in self.buried:
@@ -295,13 +296,20 @@ class Model:
         in_use = any(groups is not None for groups in now.values())
         published = self.snapshots.get(self.current, {})
         for uri, groups in now.items():
-            had_some = self.today.get(uri) is not None or published.get(uri) is not None
-            lost = groups is None and in_use and had_some
-            self.today[uri] = frozenset() if lost else groups
+            row = self.today.get(uri)
+            if groups is not None:
+                self.today[uri] = groups if row is None else row & groups
+            elif in_use and (row is not None or published.get(uri) is not None):
+                self.today[uri] = frozenset()
+        return now
 
     def publish(self, name: str, world: Any) -> None:
         front = {uri: None if one is None else frozenset(one) for uri, one in world["front"].items()}
-        self.said(world, front)
+        now = self.plan(world, front)
+        in_use = any(groups is not None for groups in now.values())
+        for uri, groups in now.items():
+            if groups is not None or not in_use:
+                self.today[uri] = groups
         self.stated[name] = {uri: groups for uri, groups in front.items() if uri not in self.buried}
         self.snapshots[name] = {
             uri: front[uri] if self.granted(world, uri) is None else self.granted(world, uri)
@@ -380,10 +388,10 @@ def test_nobody_is_ever_shown_a_passage_that_they_may_not_see(first: Any, sequen
             match verb:
                 case "plan":
                     plan_of(docs, *write(docs, what), options=PlanOptions(allow_deletes=9))
-                    model.said(what, model.stated[model.current])
+                    model.plan(what, model.stated[model.current])
                 case "publish":
                     assignments = write(docs, what)
-                    model.said(what, model.stated[model.current])
+                    model.plan(what, model.stated[model.current])
                     model.publish(publish(docs, assignments), what)
                 case "roll back":
                     model.current = sorted(model.snapshots)[what % len(model.snapshots)]
