@@ -52,7 +52,7 @@ def glossator(context: typer.Context) -> None:
 def index(
     src: Annotated[str | None, typer.Argument(help="Folder to index; default: all recorded sources.")] = None,
     source: Annotated[str | None, typer.Option(help="Name of the source; default: the folder's.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change, and publish nothing.")] = False,
     migrate: Annotated[bool, typer.Option("--migrate", help="Redo unchanged documents after a config change.")] = False,
     allow_deletes: Annotated[int, typer.Option(help="Deletions to allow, more than the guard does.")] = 0,
     runner: Annotated[Literal["prefect", "plain"] | None, typer.Option(help="Who runs the tasks.")] = None,
@@ -255,6 +255,9 @@ def main() -> None:
         command = context.command_path if context is not None else "glossator"
         _complain(f"{' '.join(error.format_message().split())} -> `{command} --help` shows how")
         code = ExitCode.USAGE
+    except typer.Abort:
+        _complain("nothing was done")
+        code = ExitCode.FAILED
     except GlossatorError as error:
         for line in str(error).split("\n"):
             _complain(line)

@@ -17,7 +17,7 @@ from flows.author import author
 from flows.meter import Meter
 from flows.report import describe, quarantine, report
 from flows.runner import Batches, Runner
-from schemas.errors import GlossatorError, Overtaken, PublishRefused
+from schemas.errors import GlossatorError, Overtaken, PublishRefused, TransientError
 from schemas.plan import Plan
 from schemas.report import IndexReport
 from schemas.snapshot import STAGES, Failure, Flip, PartRef, Snapshot, Stage
@@ -30,6 +30,7 @@ from tasks.lake.lease import publishing
 from tasks.load.step import LOAD
 from tasks.plan.changes import ACTIONS
 from tasks.plan.planner import PlanOptions, make_plan
+from tasks.plan.registry import record_source
 from tasks.progress import listen, unlisten
 from tasks.publish.candidate import assemble, flip, verify
 from tasks.publish.passages import PASSAGES
@@ -134,7 +135,7 @@ def publish(run: Runner, plan: Plan, parts: Parts, reason: str) -> tuple[Snapsho
                 raise overtaken
             pointer = flip(lake, plan, candidate, author=author(), reason=reason)
         except GlossatorError as error:
-            if held.still_ours() or isinstance(error, Overtaken):
+            if isinstance(error, Overtaken) or not held.was_taken():
                 raise
             raise overtaken from error  # Paused for longer than its lease: a sweep took what belonged to nobody.
         try:
@@ -153,6 +154,8 @@ def index(run: Runner, plan: Plan, options: PlanOptions, reason: str) -> IndexRe
         for attempt in range(1, MOST_ATTEMPTS + 1):
             plan, parts = settle(run, plan, options)
             if plan.nothing_to_do:
+                for spec in plan.new_sources:  # All of its documents failed: they are in quarantine by its name.
+                    record_source(lake, spec)
                 return describe(lake, plan)
             try:
                 snapshot, pointer, warnings = publish(run, plan, parts, reason)
@@ -176,9 +179,11 @@ def index(run: Runner, plan: Plan, options: PlanOptions, reason: str) -> IndexRe
 
 def failures_of(lake: Lake, plan: Plan, parts: Parts, actions: Collection[str] = ACTIONS) -> list[Failure]:
     """Return the failures of documents that a plan asked for, of some actions. (Parts also tell of earlier plans.)"""
-    table = lake.read_frame(plan.jobs[0].plan) if plan.jobs else None
-    if table is None:
+    if not plan.jobs:
         return []
+    table = lake.read_frame(plan.jobs[0].plan)
+    if table is None:
+        raise TransientError("the plan of this run is gone from state/plans", hint="run the same command again")
     actions_of = dict(table.select("doc_id", "action").iter_rows())
     return [
         failure

@@ -8,7 +8,7 @@ uses the snapshot that it began with from start to end, so that no answer ever m
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from threading import Lock
@@ -96,23 +96,29 @@ class CurrentRetriever:
         k: int = 10,
         mode: Mode = "hybrid",
         *,
+        groups: Iterable[str] | None,
         allowed: Mask | None = None,
     ) -> SearchResult:
         """Search one snapshot, see ``Retriever.search``. When it was swept meanwhile, search the newest instead.
 
         Args:
+            groups: of the person who asks; None for the operator. To be said by every caller: here others ask.
             allowed: works out which chunks may be found, for the snapshot that is searched.
         """
+        members = None if groups is None else tuple(groups)
         for _ in range(_TRIES - 1):
             try:
-                return self._search(question, k, mode, allowed)
+                return self._search(question, k, mode, members, allowed)
             except Swept:
                 self.refresh()
-        return self._search(question, k, mode, allowed)
+        return self._search(question, k, mode, members, allowed)
 
-    def _search(self, question: str, k: int, mode: Mode, allowed: Mask | None) -> SearchResult:
+    def _search(
+        self, question: str, k: int, mode: Mode, groups: tuple[str, ...] | None, allowed: Mask | None
+    ) -> SearchResult:
         with self.borrow() as retriever:
-            return retriever.search(question, k, mode, allowed=allowed(retriever) if allowed else None)
+            mask = allowed(retriever) if allowed else None
+            return retriever.search(question, k, mode, allowed=mask, groups=groups)
 
     def refresh(self, *, wait: bool = True) -> None:
         """Look at the pointer, and follow it if it moved.

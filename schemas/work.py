@@ -60,7 +60,6 @@ class ShardJob(Record):
     Attributes:
         plan: key of the PLAN table in the lake.
         load_key: key that the load part will have when no document fails.
-        attempt: how often failing documents of it were tried before; keeps orchestrator caches apart.
         donors: parts whose rows may be copied when their inputs and config are the same.
         siblings: shards built in the same run that hold copies of documents of this one. Whichever embeds first
             gives its vectors to the others.
@@ -69,6 +68,5 @@ class ShardJob(Record):
     shard: int
     plan: str
     load_key: str
-    attempt: int = 0
     donors: dict[Stage, tuple[str, ...]] = Field(default_factory=dict)
     siblings: tuple[int, ...] = ()

@@ -50,8 +50,7 @@ class PartsPolicy(CachePolicy):
         space: Workspace = inputs["space"]
         jobs: Sequence[ShardJob] = inputs["jobs"]
         keys = [self.step.key(space, job, *refs) for job, *refs in zip(jobs, *inputs["upstream"], strict=True)]
-        places = [number for job in jobs for number in (job.shard, job.attempt)]
-        record = f"{self.step.stage}-{digest(*keys, *places)[:32]}"
+        record = f"{self.step.stage}-{digest(*keys, *(job.shard for job in jobs))[:32]}"
         if any(self.step.find(lake_of(space), key) is None for key in keys):
             _drop_record(space, record)
         return record

@@ -129,6 +129,8 @@ def _donor_rows(space: Workspace, job: ShardJob, digests: set[str]) -> Mapping[s
             found.setdefault((row["structure_digest"], row["doc_id"]), []).append(row)
         for (structure, _), group in found.items():
             rows.setdefault(structure, group)
+        if digests <= rows.keys():
+            break
     return rows
 
 

@@ -194,14 +194,21 @@ class Lake:
 
     # --- snapshots and flips -----------------------------------------------------------------------------
 
-    def _record(self, kind: type[RecordType], key: str) -> RecordType:
+    def read_record(self, kind: type[RecordType], key: str, otherwise: str) -> RecordType:
+        """Read a record that must be there.
+
+        Args:
+            otherwise: what to do beside restoring it from a copy, as the error says.
+
+        Raises:
+            Corrupt: it is missing or damaged.
+        """
         try:
             return kind.model_validate_json(self.storage.read(key))
         except (NotFound, ValueError) as error:
             raise Corrupt(
                 f"{self.storage.local(key)} is {'missing' if isinstance(error, NotFound) else 'damaged'}",
-                hint=f"restore it from a copy, or delete the newest file in {self.storage.local('flips')}: "
-                "the one before it counts then",
+                hint=f"restore it from a copy, or {otherwise}",
             ) from error
 
     def write_snapshot(self, snapshot: Snapshot) -> None:
@@ -210,7 +217,9 @@ class Lake:
 
     def read_snapshot(self, name: str) -> Snapshot:
         """Read a snapshot by the name that a flip holds."""
-        return self._record(Snapshot, snapshot_path(name))
+        return self.read_record(
+            Snapshot, snapshot_path(name), "go back to another one: `glossator snapshots`, `glossator rollback`"
+        )
 
     def has_snapshot(self, name: str) -> bool:
         """Tell whether a snapshot is there. While it is, so is all that it names."""
@@ -235,7 +244,7 @@ class Lake:
         key = f"flips/{number}.json"
         if not self.storage.exists(key):
             raise NotFound(f"there is no flip {number} of collection {self.collection!r}", hint="glossator snapshots")
-        return self._record(Flip, key)
+        return self.read_record(Flip, key, "delete it: the flip before it counts then")
 
     def current_snapshot(self) -> Snapshot | None:
         """Return the snapshot that readers use."""

@@ -65,6 +65,11 @@ class Held:
         now = read_lease(self._lake)
         return now is not None and now.token == self.lease.token and now.expires > _now()
 
+    def was_taken(self) -> bool:
+        """Tell whether somebody else has, or had, taken the lease since: it was let expire."""
+        now = read_lease(self._lake)
+        return now is None or now.token != self.lease.token
+
     def start(self) -> None:
         """Begin to renew it."""
         self._thread.start()
@@ -125,7 +130,7 @@ def _take(lake: Lake, owner: str) -> Held | None:
         expires=_expiry(),
     )
     found = read_lease(lake)
-    if found is not None and _is_over(found):
+    if _is_over(found) if found is not None else _is_junk(lake):
         # Two may find it over. The slower may then delete what the quicker has created: it is no longer *its* lease,
         # which it finds out before it flips.
         lake.storage.delete(KEY)
@@ -144,8 +149,17 @@ def _is_over(lease: Lease) -> bool:
     return not psutil.pid_exists(lease.pid)
 
 
+def _is_junk(lake: Lake) -> bool:
+    """Tell whether something lies there that is no lease, and has not changed for as long as a lease lasts."""
+    there = lake.storage.stat(KEY)
+    return there is not None and _now() - there.modified > dt.timedelta(seconds=EXPIRY_SECONDS)
+
+
 def _taken(lake: Lake) -> TransientError:
     lease = read_lease(lake)
+    if lease is None and lake.storage.exists(KEY):
+        path = lake.storage.local(KEY)
+        return TransientError(f"{path} is no lease", hint="it counts no more in a minute: run the same command again")
     if lease is None:
         return TransientError("somebody else has just published", hint="run the same command again")
     return TransientError(

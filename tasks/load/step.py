@@ -50,7 +50,7 @@ def _key(space: Workspace, job: ShardJob) -> str:
 def _compute(space: Workspace, job: ShardJob, key: str) -> PartRef:
     lake = lake_of(space)
     wanted = _documents_of(lake, job)
-    donors = _donor_rows(space, job, set(wanted["content_digest"]))
+    donors = _donor_rows(space, job, wanted)
     sources = {spec.name: open_source(spec, space.config.load) for spec in space.sources}
     expect("load", wanted.height)
     rows: list[dict[str, Any]] = []
@@ -138,12 +138,17 @@ def _loader_of(uri: str) -> tuple[str, str]:
     return document_type(uri) or "", uri.rpartition(".")[2].lower()
 
 
-def _donor_rows(space: Workspace, job: ShardJob, digests: set[str]) -> Mapping[tuple[str, tuple[str, str]], Any]:
+def _donor_rows(space: Workspace, job: ShardJob, documents: pl.DataFrame) -> Mapping[tuple[str, tuple[str, str]], Any]:
+    pairs = documents.select("content_digest", "uri").iter_rows()
+    wanted = {(digest, _loader_of(uri)) for digest, uri in pairs}
+    digests = {digest for digest, _ in wanted}
     rows: dict[tuple[str, tuple[str, str]], Any] = {}
     for table in donor_tables(space, job, "load"):
         mask = pc.is_in(table["content_digest"], pa.array(sorted(digests), pa.string()))
         for row in table.filter(mask).to_pylist():
             rows.setdefault((row["content_digest"], _loader_of(row["uri"])), row)
+        if wanted <= rows.keys():
+            break
     return rows
 
 

@@ -61,7 +61,7 @@ def digest_listing(lake: Lake, source: Source, listing: Listing, supported: pl.S
     """
     columns = {name: [getattr(entry, name) for entry in listing.entries] for name in _HINT}
     entries = pl.DataFrame(columns, schema=_HINT).filter(pl.col("uri").is_in(supported.implode()))
-    trusted = _read_hints(lake, source.spec.name).filter(
+    trusted = read_hints(lake, source.spec.name).filter(
         pl.col("seen_ns") - pl.max_horizontal("mtime_ns", "ctime_ns") > RACY_NS
     )
     joined = entries.join(trusted, on=list(_HINT), how="left", maintain_order="left")
@@ -84,7 +84,7 @@ def digest_listing(lake: Lake, source: Source, listing: Listing, supported: pl.S
 
 def remember_hints(lake: Lake, source: str, table: pl.DataFrame) -> None:
     """Record the hints for the next listing."""
-    if not table.equals(_read_hints(lake, source)):
+    if not table.equals(read_hints(lake, source)):
         lake.write_frame(hints_key(source), table)
 
 
@@ -101,7 +101,7 @@ def forget_old_hints(lake: Lake, before_ns: int, *, dry_run: bool = False) -> in
     """
     forgotten = 0
     for key in list(lake.storage.keys("state/hints")):
-        hints = _read_hints(lake, PurePosixPath(key).stem)
+        hints = read_hints(lake, PurePosixPath(key).stem)
         young = hints.filter(pl.col("seen_ns") >= before_ns)
         forgotten += hints.height - young.height
         if young.height < hints.height and not dry_run:
@@ -109,7 +109,8 @@ def forget_old_hints(lake: Lake, before_ns: int, *, dry_run: bool = False) -> in
     return forgotten
 
 
-def _read_hints(lake: Lake, source: str) -> pl.DataFrame:
+def read_hints(lake: Lake, source: str) -> pl.DataFrame:
+    """Return the hints of a source; none where they are missing or damaged."""
     try:
         hints = lake.read_frame(hints_key(source))
     except Corrupt:  # Disposable: every file is hashed again, and the hints are written anew.

@@ -93,14 +93,18 @@ def _older(lake: Lake, snapshot: Snapshot | None) -> tuple[Snapshot, ...]:
 
 
 def _siblings(table: pl.DataFrame) -> dict[int, tuple[int, ...]]:
-    """Return, per shard, the other shards to build that hold documents with the same bytes."""
+    """Return, per shard, the other shards to build that may have processed the same bytes already.
+
+    Of all shards that hold a copy the first is asked: were each the sibling of each, a file that lies in every folder
+    would make all of them read all others.
+    """
     groups = (
         table.group_by("content_digest").agg(pl.col("shard").unique().sort()).filter(pl.col("shard").list.len() > 1)
     )
     siblings: dict[int, set[int]] = {}
     for shards in groups["shard"].to_list():
-        for shard in shards:
-            siblings.setdefault(shard, set()).update(set(shards) - {shard})
+        for shard in shards[1:]:
+            siblings.setdefault(shard, set()).add(shards[0])
     return {shard: tuple(sorted(others)) for shard, others in siblings.items()}
 
 

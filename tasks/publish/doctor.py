@@ -136,7 +136,7 @@ def _bm25(space: Workspace, lake: Lake, snapshot: Snapshot) -> tuple[bool, str]:
         ]
         for ref in snapshot.parts["passages"]
     }
-    wanted = np.array([expected[digests[shard][row]] for shard, row in chunks.iter_rows()], dtype=np.uint64)
+    wanted = np.array([expected.get(digests[shard][row], 0) for shard, row in chunks.iter_rows()], dtype=np.uint64)
     found = index.term_sums(_hashes(pl.Series(index.vocabulary.to_pylist(), dtype=pl.String)))
     wrong = int((found != wanted).sum())
     if wrong:

@@ -10,7 +10,7 @@ import json
 import mmap
 import os
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,8 +22,9 @@ import pyarrow.parquet as pq
 from schemas.errors import GlossatorError
 from schemas.identity import embed_key
 from schemas.snapshot import STAGES, PartRef, Snapshot, Stage
-from tasks.lake.lake import Corrupt, Lake, ipc_bytes, part_path
+from tasks.lake.lake import Corrupt, Lake, catalog_folder, ipc_bytes, part_path
 from tasks.plan.quarantine import read_quarantine, write_quarantine
+from tasks.publish.receipts import list_receipts
 
 MOST_PROBES = 16
 SHORTEST_PROBE = 12
@@ -96,7 +97,8 @@ class Eraser:
         self.kept = kept
         self.erased = Erased()
         self._may_go_on = may_go_on
-        shared = {digest for snapshot in kept for digest in self._digests(snapshot)} if traces.digests else set()
+        keys = {ref.key for snapshot in kept for ref in snapshot.parts["contextualize"]} if traces.digests else set()
+        shared = {digest for key in sorted(keys) for digest in self._digests(key)}
         own = traces.digests - shared
         self._embed_keys = pa.array(sorted(embed_key(one, digest) for one in identities for digest in own), pa.string())
 
@@ -151,9 +153,9 @@ class Eraser:
                 hint="delete that file and run `glossator index`, then purge again",
             ) from error
 
-    def _digests(self, snapshot: Snapshot) -> Iterator[str]:
-        for ref in snapshot.parts["contextualize"]:
-            yield from self.lake.read_part("contextualize", ref.key, ["embedded_digest"])["embedded_digest"].to_pylist()
+    def _digests(self, key: str) -> list[str]:
+        found: list[str] = self.lake.read_part("contextualize", key, ["embedded_digest"])["embedded_digest"].to_pylist()
+        return found
 
     def _needed(self, stage: Stage) -> frozenset[str]:
         return frozenset(ref.key for snapshot in self.kept for ref in snapshot.parts[stage])
@@ -198,9 +200,8 @@ class Eraser:
                 path = self.lake.storage.local(key)
                 if path.is_file() and name in path.read_bytes():
                     self._delete(path)
-        for key in list(self.lake.storage.keys("state/vectors")):
-            receipt = self.lake.read_json(key)
-            if not self.lake.storage.exists(f"catalog/{receipt['catalog']}"):
+        for key, receipt in list_receipts(self.lake):
+            if receipt is None or not self.lake.storage.exists(catalog_folder(receipt.catalog)):
                 self._delete(self.lake.storage.local(key))
 
     def _temporary(self) -> None:

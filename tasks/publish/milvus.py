@@ -113,14 +113,18 @@ class MilvusStore:
                 local.parent.mkdir(parents=True, exist_ok=True)
             self._client: Any = MilvusClient(uri=uri, token=os.environ.get("MILVUS_TOKEN", ""))
         except (MilvusException, OSError, RuntimeError) as error:
+            if self._served:
+                milvus_server.disconnect(local)
             raise _unreachable(uri, self._local, error) from error
         self._loaded = False
 
     def close(self) -> None:
         """Let go of the folder or the connection."""
-        self._client.close()
-        if self._served:
-            milvus_server.disconnect(self._folder)
+        try:
+            self._client.close()
+        finally:
+            if self._served:
+                milvus_server.disconnect(self._folder)
 
     def exists(self) -> bool:
         """Tell whether the collection is there."""

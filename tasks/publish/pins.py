@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from pathlib import Path
 
 from schemas.errors import PublishRefused, UsageError
 from schemas.snapshot import Record
 from tasks.lake.lake import Lake
+
+_PIN = re.compile(r"pins/[0-9a-f]+-[0-9a-f]+\.json")
 
 
 class Pin(Record):
@@ -21,7 +24,8 @@ class Pin(Record):
 
 def read_pins(lake: Lake) -> dict[str, Pin]:
     """Return the pins by name of their snapshot."""
-    return {Path(key).stem: Pin.model_validate_json(lake.storage.read(key)) for key in lake.storage.keys("pins")}
+    keys = [key for key in lake.storage.keys("pins") if _PIN.fullmatch(key)]
+    return {Path(key).stem: lake.read_record(Pin, key, "delete it, and pin the snapshot again") for key in keys}
 
 
 def create_pin(lake: Lake, name: str, *, author: str, reason: str, now: dt.datetime | None = None) -> Pin:

@@ -23,7 +23,7 @@ from schemas.identity import document_id
 from schemas.snapshot import Flip, Record, Snapshot, VectorStoreRef
 from tasks.lake.access import Tombstone, change_groups, read_tombstones
 from tasks.lake.lake import Lake, catalog_folder, snapshot_path
-from tasks.plan.listing import hints_key, remember_hints
+from tasks.plan.listing import read_hints, remember_hints
 from tasks.plan.quarantine import read_quarantine
 from tasks.plan.registry import list_sources
 from tasks.publish.catalog import read_catalog
@@ -81,8 +81,7 @@ def _knows(lake: Lake, source: str, uri: str) -> bool:
     doc_id = document_id(source, uri)
     if doc_id in read_tombstones(lake) or doc_id in read_quarantine(lake):
         return True
-    hints = lake.read_frame(hints_key(source))
-    if hints is not None and uri in hints["uri"]:
+    if uri in read_hints(lake, source)["uri"]:
         return True
     catalogs = {snapshot.catalog for snapshot in _snapshots(lake) if lake.has_folder(catalog_folder(snapshot.catalog))}
     return any(
@@ -160,6 +159,7 @@ def _publish_without(
     if flip is None:
         return {}, (), None
     staying = _retained(lake)
+    pins = read_pins(lake)
     renamed: dict[str, str] = {}
     dropped: list[str] = []
     for name in staying:
@@ -168,10 +168,17 @@ def _publish_without(
             continue
         try:
             rebuilt = without(lake, snapshot, stone.doc_id)
-        except GlossatorError:
+        except TransientError:
+            raise
+        except GlossatorError as error:  # Damaged, or made by another version: it cannot be gone back to either.
             if name == flip.snapshot:
                 raise
-            dropped.append(name)  # It could not be read either.
+            if name in pins:
+                raise GlossatorError(
+                    f"pinned snapshot {name} holds the document and cannot be made anew: {error.what}",
+                    hint=f"run `glossator unpin {name}` and purge again: the snapshot goes as a whole then",
+                ) from error
+            dropped.append(name)
             continue
         if not rebuilt.counts.chunks and name != flip.snapshot:
             dropped.append(name)
@@ -236,8 +243,8 @@ def _delete_rows(lake: Lake, milvus: MilvusConfig, doc_id: str) -> int:
 
 def _forget(lake: Lake, stone: Tombstone) -> None:
     """Take the document out of hints and of today's groups."""
-    hints = lake.read_frame(hints_key(stone.source))
-    if hints is not None:
+    hints = read_hints(lake, stone.source)
+    if not hints.is_empty():
         others = hints.filter(pl.col("uri") != stone.uri)
         # Row by row: a filtered frame shares its buffers with the rows that are gone, and writes them too.
         remember_hints(lake, stone.source, pl.DataFrame(others.rows(), schema=others.schema, orient="row"))

@@ -8,11 +8,12 @@ from contextlib import closing
 from schemas.identity import digest
 from schemas.snapshot import PartRef, Snapshot
 from schemas.work import Workspace
-from tasks.lake.lake import Corrupt, bm25_folder, catalog_folder
+from tasks.lake.lake import bm25_folder, catalog_folder
 from tasks.publish.candidate import insert_vectors, vector_store
 from tasks.publish.catalog import catalog_key, read_catalog, write_catalog
 from tasks.publish.lexical import bm25_key, write_bm25
 from tasks.publish.milvus import local_milvus, open_milvus
+from tasks.publish.receipts import Receipt, read_receipt, write_receipt
 from tasks.step import Whole, lake_of
 
 Refs = Sequence[PartRef]
@@ -31,7 +32,7 @@ def _vectors(space: Workspace, catalog: str, passages: Refs, parent: str | None)
     snapshot: Snapshot | None = lake.read_snapshot(parent) if parent else None
     insert_vectors(space, lake, snapshot, passages, catalog)
     key = _vectors_key(space, catalog, passages, parent)
-    lake.write_json(_receipt(key), {"collection": vector_store(space).collection, "catalog": catalog})
+    write_receipt(lake, key, Receipt(collection=vector_store(space).collection, catalog=catalog))
     return key
 
 
@@ -39,22 +40,15 @@ def _vectors_key(space: Workspace, catalog: str, passages: Refs, parent: str | N
     return digest("vectors", vector_store(space).collection, space.config.milvus.uri, catalog)[:32]
 
 
-def _receipt(key: str) -> str:
-    return f"state/vectors/{key}.json"
-
-
 def _vectors_exist(space: Workspace, key: str) -> bool:
     """A receipt counts only while the collection still holds these rows: a lost one is filled again."""
     lake = lake_of(space)
-    if not lake.storage.exists(_receipt(key)) or not (space.config.milvus.uri or local_milvus(lake).exists()):
+    receipt = read_receipt(lake, key)
+    if receipt is None or not (space.config.milvus.uri or local_milvus(lake).exists()):
         return False
-    try:
-        catalog = str(lake.read_json(_receipt(key))["catalog"])
-    except (Corrupt, LookupError, TypeError):  # Disposable: the rows are counted and written again.
+    if not lake.has_folder(catalog_folder(receipt.catalog)):
         return False
-    if not lake.has_folder(catalog_folder(catalog)):
-        return False
-    ids = read_catalog(lake, catalog, "chunks", ["chunk_id"])["chunk_id"].to_list()
+    ids = read_catalog(lake, receipt.catalog, "chunks", ["chunk_id"])["chunk_id"].to_list()
     with closing(open_milvus(space.config.milvus, lake, vector_store(space))) as store:
         return store.exists() and len(store.present(ids)) == len(ids)
 

@@ -33,6 +33,7 @@ from tasks.lake.storage import NotFound
 from tasks.publish.catalog import read_catalog
 from tasks.publish.milvus import MilvusStore, open_milvus
 from tasks.publish.needs import Needs, read_needs
+from tasks.publish.receipts import list_receipts
 from tasks.publish.restoration import restore_rows
 
 FOLDERS = ("catalog", "bm25", "passages")
@@ -216,9 +217,8 @@ class _Sweep:
     # --- Milvus ----------------------------------------------------------------------------------------------------
 
     def _receipts(self) -> None:
-        for key in list(self.storage.keys("state/vectors")):
-            receipt = self.lake.read_json(key)
-            if (receipt["collection"], receipt["catalog"]) not in self.needs.receipts:
+        for key, receipt in list_receipts(self.lake):
+            if receipt is None or (receipt.collection, receipt.catalog) not in self.needs.receipts:
                 self._delete("records", key)
 
     def _milvus(self, dropped: Sequence[Snapshot]) -> None:

@@ -193,7 +193,7 @@ def test_lost_vectors_are_told_and_written_again(home: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "hint"), [("flips/1.json", "delete the newest file"), ("snapshots/*.json", "flips")]
+    ("pattern", "hint"), [("flips/1.json", "delete it"), ("snapshots/*.json", "glossator rollback")]
 )
 def test_a_damaged_pointer_or_snapshot(home: Any, pattern: str, hint: str) -> None:
     file = next(home.lake.glob(pattern))

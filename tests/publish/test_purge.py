@@ -13,6 +13,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+import tasks.publish.purge
 from flows.index import build
 from flows.runner import PlainRunner
 from query.snapshot_reader import SnapshotReader
@@ -20,11 +21,11 @@ from schemas.errors import GlossatorError, TransientError
 from schemas.identity import document_id
 from schemas.snapshot import Flip
 from tasks.lake.access import Tombstone, bury, unbury
-from tasks.lake.lake import Lake
+from tasks.lake.lake import Lake, part_path
 from tasks.plan.planner import workspace
 from tasks.plan.quarantine import read_quarantine
 from tasks.publish.doctor import examine
-from tasks.publish.pins import create_pin, read_pins
+from tasks.publish.pins import create_pin, read_pins, remove_pin
 from tasks.publish.purge import PurgeReport, purge
 from tests.fixtures import (
     ailments,
@@ -280,6 +281,36 @@ def test_a_pin_goes_over_to_the_snapshot_that_was_made_anew(docs: Path) -> None:
     (pin,) = read_pins(lake).values()
     assert pin.snapshot in report.rebuilt
     assert (pin.author, pin.reason) == ("a", "audit")
+    assert holding(lake) == []
+
+
+def test_a_passing_error_drops_no_snapshot(docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = lake_beside(docs)
+    before = set(lake.snapshot_names())
+
+    def full(*arguments: object) -> None:
+        raise TransientError("the disk is full")
+
+    with monkeypatch.context() as patch, pytest.raises(TransientError, match="the disk is full"):
+        patch.setattr(tasks.publish.purge, "without", full)
+        erase(lake)
+    assert before <= set(lake.snapshot_names())
+    assert erase(lake).dropped == ()
+    assert holding(lake) == []
+
+
+def test_a_pinned_snapshot_that_cannot_be_made_anew_is_not_dropped_unasked(docs: Path) -> None:
+    lake = lake_beside(docs)
+    flip = lake.current_flip()
+    assert flip is not None
+    (older,) = set(flip.retained) - {flip.snapshot}
+    create_pin(lake, older, author="a", reason="audit")
+    snapshot = lake.read_snapshot(older)
+    lake.storage.delete(part_path("chunk", snapshot.parts["chunk"][0].key))
+    with pytest.raises(GlossatorError, match=f"glossator unpin {older}"):
+        erase(lake)
+    remove_pin(lake, older)
+    assert erase(lake).dropped == (older,)
     assert holding(lake) == []
 
 

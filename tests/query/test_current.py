@@ -16,6 +16,8 @@ from query.opening import open_retriever
 from query.retriever import MODES, Mode, Retriever, SearchResult
 from query.snapshot_reader import SnapshotReader, Swept
 from schemas.errors import UsageError
+from schemas.identity import document_id
+from tasks.lake.access import change_groups
 from tasks.publish.history import resume, rollback
 from tasks.publish.sweep import sweep
 from tests.generations import AT_ONCE, QUESTION, Generations, generations
@@ -69,7 +71,7 @@ def test_no_answer_ever_mixes_snapshots_during_a_hundred_publishes_and_sweeps(tm
         with closing(CurrentRetriever(collection.lake, collection.config, every=0.0)) as reader:
             while not done.is_set():
                 asked = collection.flip().number
-                answers["follows"].append(reader.search(QUESTION, 20))
+                answers["follows"].append(reader.search(QUESTION, 20, groups=None))
                 current.append((asked, answers["follows"][-1].snapshot, collection.flip().number))
                 done.wait(PAUSE)
 
@@ -125,13 +127,27 @@ def test_the_pointer_is_read_again_when_the_time_has_come(tmp_path: Path) -> Non
     collection, clock = Generations(tmp_path), Clock()
     collection.publish(0)
     with following(collection, clock) as current:
-        assert generations(current.search(QUESTION, 20)) == {0}
+        assert generations(current.search(QUESTION, 20, groups=None)) == {0}
         collection.publish(1)
         clock.now = 29.9
-        assert generations(current.search(QUESTION, 20)) == {0}
+        assert generations(current.search(QUESTION, 20, groups=None)) == {0}
         clock.now = 30.0
-        assert generations(current.search(QUESTION, 20)) == {1}
+        assert generations(current.search(QUESTION, 20, groups=None)) == {1}
         assert current.flip.number == 2
+
+
+def test_every_search_says_for_whom_and_a_revocation_counts_at_the_next(tmp_path: Path) -> None:
+    collection = Generations(tmp_path)
+    collection.publish(0)
+    with following(collection) as current:
+        uris = {hit.passage.document.uri for hit in current.search(QUESTION, 20, groups=["staff"]).hits}
+        assert "always.md" in uris and len(uris) > 1
+        change_groups(collection.lake, lambda table: {document_id("corpus", "always.md"): ("hr",)})
+        seen = {hit.passage.document.uri for hit in current.search(QUESTION, 20, groups=["staff"]).hits}
+        assert seen == uris - {"always.md"}
+        assert {hit.passage.document.uri for hit in current.search(QUESTION, 20, groups=None).hits} == uris
+        with pytest.raises(TypeError):
+            current.search(QUESTION, 20)  # type: ignore[call-arg]
 
 
 def test_readers_follow_a_rollback_and_a_resume(tmp_path: Path) -> None:
@@ -139,16 +155,16 @@ def test_readers_follow_a_rollback_and_a_resume(tmp_path: Path) -> None:
     for generation in (0, 1):
         collection.publish(generation)
     with following(collection, every=0.0) as current:
-        before = current.search(QUESTION, 20)
+        before = current.search(QUESTION, 20, groups=None)
         rollback(collection.lake, None, author="", reason="", milvus=collection.config.milvus)
-        assert generations(current.search(QUESTION, 20)) == {0}
+        assert generations(current.search(QUESTION, 20, groups=None)) == {0}
         with current.borrow() as held:
             resume(collection.lake, author="", reason="")
             with current.borrow() as same:
                 assert same is held, "the same snapshot is not opened twice"
         assert current.flip.number == 4
         rollback(collection.lake, "@2", author="", reason="", milvus=collection.config.milvus)
-        assert current.search(QUESTION, 20).hits == before.hits
+        assert current.search(QUESTION, 20, groups=None).hits == before.hits
 
 
 def test_a_search_under_way_keeps_its_snapshot_open_until_it_ends(tmp_path: Path) -> None:
@@ -165,23 +181,23 @@ def test_a_search_under_way_keeps_its_snapshot_open_until_it_ends(tmp_path: Path
                 assert generations(new.search(QUESTION, 20)) == {1}
             assert generations(old.search(QUESTION, 20)) == {0}
         assert not old._vector_search.is_open, "the last user closed it"
-        assert generations(current.search(QUESTION, 20)) == {1}
+        assert generations(current.search(QUESTION, 20, groups=None)) == {1}
 
 
 def test_the_old_snapshot_serves_on_while_the_new_one_cannot_be_opened(tmp_path: Path) -> None:
     collection = Generations(tmp_path)
     collection.publish(0)
     with following(collection, every=0.0) as current:
-        current.search(QUESTION, 20)
+        current.search(QUESTION, 20, groups=None)
         new = collection.publish(1)
         manifest = collection.lake.storage.local(f"catalog/{new.catalog}/manifest.json")
         whole = manifest.read_bytes()
         manifest.write_bytes(b"{")
-        assert generations(current.search(QUESTION, 20)) == {0}
+        assert generations(current.search(QUESTION, 20, groups=None)) == {0}
         assert "damaged" in current.problem
         assert current.flip.number == 1
         manifest.write_bytes(whole)
-        assert generations(current.search(QUESTION, 20)) == {1}
+        assert generations(current.search(QUESTION, 20, groups=None)) == {1}
         assert current.problem == ""
 
 
@@ -189,11 +205,11 @@ def test_a_swept_snapshot_is_left_at_once_however_long_until_the_next_look(tmp_p
     collection = Generations(tmp_path)
     collection.publish(0)
     with following(collection) as current:
-        assert generations(current.search(QUESTION, 20)) == {0}
+        assert generations(current.search(QUESTION, 20, groups=None)) == {0}
         for generation in (1, 2):
             collection.publish(generation)
         clean(collection)
-        assert generations(current.search(QUESTION, 20)) == {2}
+        assert generations(current.search(QUESTION, 20, groups=None)) == {2}
 
 
 def test_filters_are_worked_out_for_the_snapshot_that_is_searched(tmp_path: Path) -> None:
@@ -203,7 +219,7 @@ def test_filters_are_worked_out_for_the_snapshot_that_is_searched(tmp_path: Path
         (collection.corpus / "more.md").write_text("# More\n\nA document that moves all rows.\n")
         collection.publish(1)
 
-        result = current.search(QUESTION, 20, allowed=gauges)
+        result = current.search(QUESTION, 20, groups=None, allowed=gauges)
         assert sorted({hit.passage.document.uri for hit in result.hits}) == [f"gauge-{n}.md" for n in range(4)]
 
 
