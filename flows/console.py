@@ -131,6 +131,8 @@ def show_status(console: Console, status: Status) -> None:
         _row(console, "purged", counted(status.purged, "document"))
     for source in status.sources:
         console.print(f"  {'source':<11}{source.name}: {escape(printable(source.root))}", soft_wrap=True)
+    for name in status.returned:
+        _row(console, "source", f"{name}: removed, and published again: glossator source remove {name}")
     _failures(console, [item.failure for item in status.quarantine])
 
 

@@ -166,13 +166,14 @@ def index(run: Runner, plan: Plan, options: PlanOptions, reason: str) -> IndexRe
                 plan = _again(lake, plan, options, ())
     finally:
         unlisten(meter)
-    return report(plan, snapshot, pointer).model_copy(
+    described = report(plan, snapshot, pointer)
+    return described.model_copy(
         update={
             "chunks_embedded": meter.embedded,
             "chunks_reused": max(0, snapshot.counts.chunks - meter.embedded),
             "seconds": {**meter.seconds, "total": round(time.perf_counter() - begun, 3)},
             "published": True,
-            "warnings": warnings,
+            "warnings": (*described.warnings, *warnings),
         }
     )
 

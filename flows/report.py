@@ -42,4 +42,8 @@ def report(plan: Plan, snapshot: Snapshot, pointer: Flip) -> IndexReport:
         left_out=tuple(entry for source in plan.sources for entry in source.unusable),
         denied=tuple(entry for source in plan.sources for entry in source.denied),
         failed=plan.failures,
+        warnings=tuple(
+            f"source {name!r} had been removed and is published again: `glossator source remove {name}`"
+            for name in plan.returned
+        ),
     )

@@ -10,7 +10,7 @@ from schemas.identity import PUBLIC_ACL
 from schemas.snapshot import Counts, Record, Snapshot
 from schemas.work import SourceSpec
 from tasks.lake.access import Access, read_access
-from tasks.lake.lake import Lake
+from tasks.lake.lake import Lake, catalog_folder
 from tasks.plan.quarantine import Quarantined, read_quarantine
 from tasks.plan.registry import list_sources
 
@@ -21,6 +21,7 @@ class Status(Record):
     Attributes:
         restricted: published documents that only some groups may see; None where the catalog is damaged.
         purged: tombstones.
+        returned: published sources that are recorded no more: a rollback brought back what had been removed.
     """
 
     collection: str
@@ -37,6 +38,7 @@ class Status(Record):
     restricted: int | None = None
     purged: int = 0
     sources: tuple[SourceSpec, ...] = ()
+    returned: tuple[str, ...] = ()
     quarantine: tuple[Quarantined, ...] = ()
 
 
@@ -60,8 +62,20 @@ def read_status(lake: Lake) -> Status:
         restricted=_restricted(lake, snapshot, access) if snapshot else None,
         purged=len(access.tombstones),
         sources=tuple(list_sources(lake)),
+        returned=_returned(lake, snapshot) if snapshot else (),
         quarantine=tuple(read_quarantine(lake).values()),
     )
+
+
+def _returned(lake: Lake, snapshot: Snapshot) -> tuple[str, ...]:
+    """Return the published sources that are recorded no more."""
+    try:
+        published = pl.read_ipc(
+            lake.storage.local(f"{catalog_folder(snapshot.catalog)}/documents.arrow"), columns=["source"]
+        )
+    except (pl.exceptions.PolarsError, OSError):  # Damaged: the doctor says so.
+        return ()
+    return tuple(sorted({*published["source"]} - {spec.name for spec in list_sources(lake)}))
 
 
 def _restricted(lake: Lake, snapshot: Snapshot, access: Access) -> int | None:

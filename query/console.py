@@ -21,17 +21,17 @@ ID = 12
 
 
 def place(passage: Passage) -> str:
-    """Return where a passage stands: URI, page and heading path."""
+    """Return where a passage stands: source and URI, page and heading path."""
     pages = ""
     if passage.page_from is not None:
         same = passage.page_from == passage.page_to
         pages = f", page {passage.page_from}" if same else f", pages {passage.page_from}-{passage.page_to}"
-    return _place(passage.document.uri, pages, passage.breadcrumb)
+    return _place(passage.document.source, passage.document.uri, pages, passage.breadcrumb)
 
 
-def _place(uri: str, pages: str, breadcrumb: tuple[str, ...]) -> str:
+def _place(source: str, uri: str, pages: str, breadcrumb: tuple[str, ...]) -> str:
     path = " › ".join(breadcrumb)
-    return f"{uri}{pages}{f' · {path}' if path else ''}"
+    return f"{source}/{uri}{pages}{f' · {path}' if path else ''}"
 
 
 def show_hits(console: Console, result: SearchResult) -> None:
@@ -105,7 +105,7 @@ def show_answer(console: Console, answer: ExtractiveAnswer, notes: tuple[str, ..
 
 def _show_citation(console: Console, citation: Citation) -> None:
     pages = f", page {citation.page}" if citation.page is not None else ""
-    where = _place(citation.uri, pages, citation.breadcrumb)
+    where = _place(citation.source, citation.uri, pages, citation.breadcrumb)
     hanging(console, where, 4, Text(f"[{citation.number}]", style="bold cyan"))
     hanging(console, Text(_span(citation), style="dim"), 4)
 

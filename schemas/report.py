@@ -21,7 +21,7 @@ class IndexReport(Record):
         seconds: per stage, plus ``total``; stages overlap, so they may add up to more.
         skipped: by ending, files that no loader takes.
         left_out: (name, reason) of entries that cannot be documents at all: dead links, pipes.
-        warnings: what went wrong after the index was published, in sentences.
+        warnings: what went wrong after the index was published, and what nobody may have meant, in sentences.
         denied: (URI, reason) of documents that nobody may see, since their sidecar cannot be read.
         failed: documents that are not in the snapshot in their present version, and why.
     """

@@ -131,6 +131,7 @@ def make_plan(
         removes=options.without,
         changes=name_changes(target, deleted, published) if options.dry_run else (),
         restricted=len(groups),
+        returned=tuple(sorted({*published["source"]} - recorded - {spec.name for spec in listed} - {*options.without})),
         had_groups=tuple(had_groups),
         access=access,
         withheld=withheld(lake, replace(said, documents=_unchanged(target))) if groups or access else 0,

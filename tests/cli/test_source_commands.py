@@ -152,8 +152,12 @@ def test_a_rollback_to_before_a_removal_shows_the_source_without_a_root(home: An
     assert (state["name"], state["root"], state["documents"]) == ("notes", None, 3)
     assert "glossator source remove notes" in home.call("source", "list").out
     home.call("resume")
+    assert "notes: removed, and published again" in home.call("status").out
+    (warning,) = home.call("index", "--json").json["warnings"]
+    assert "'notes' had been removed" in warning and "glossator source remove notes" in warning
     assert home.call("source", "remove", "notes", "--allow-deletes", "3").code == 0
     assert names(home) == ["docs"]
+    assert home.call("index", "--json").json["warnings"] == []
 
 
 KILLED_AT = {
