@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from types import MappingProxyType
 
 from flows.author import author
@@ -25,6 +25,7 @@ from schemas.work import ShardJob
 from tasks.chunk.step import CHUNK
 from tasks.contextualize.step import CONTEXTUALIZE
 from tasks.embed.step import EMBED
+from tasks.lake.access import read_tombstones
 from tasks.lake.lake import Lake
 from tasks.lake.lease import publishing
 from tasks.load.step import LOAD
@@ -34,6 +35,7 @@ from tasks.plan.registry import record_source
 from tasks.progress import listen, unlisten
 from tasks.publish.candidate import assemble, flip, verify
 from tasks.publish.passages import PASSAGES
+from tasks.publish.purge import purge
 from tasks.publish.stores import BM25, CATALOG, VECTORS
 from tasks.publish.sweep import sweep
 from tasks.step import lake_of
@@ -149,23 +151,28 @@ def index(run: Runner, plan: Plan, options: PlanOptions, reason: str) -> IndexRe
     """Carry out a plan: build, publish, report. Overtaken by another publisher, plan again: parts are reused."""
     meter, begun = Meter(), time.perf_counter()
     lake = lake_of(plan.workspace)
+    tombstones = frozenset(plan.purged)
     listen(meter)
     try:
         for attempt in range(1, MOST_ATTEMPTS + 1):
-            plan, parts = settle(run, plan, options)
-            if plan.nothing_to_do:
-                for spec in plan.new_sources:  # All of its documents failed: they are in quarantine by its name.
-                    record_source(lake, spec)
-                return describe(lake, plan)
+            purged = read_tombstones(lake).keys()
             try:
+                plan, parts = settle(run, plan, options)
+                if plan.nothing_to_do:
+                    for spec in plan.new_sources:  # All of its documents failed: they are in quarantine by its name.
+                        record_source(lake, spec)
+                    return describe(lake, plan)
                 snapshot, pointer, warnings = publish(run, plan, parts, reason)
                 break
-            except Overtaken:
-                if attempt == MOST_ATTEMPTS:
+            except GlossatorError as error:
+                # A purge takes away what it finds, from under a run too.
+                overtaken = isinstance(error, Overtaken) or read_tombstones(lake).keys() != purged
+                if not overtaken or attempt == MOST_ATTEMPTS:
                     raise
                 plan = _again(lake, plan, options, ())
     finally:
         unlisten(meter)
+        _purge_again(lake, plan, tombstones)
     described = report(plan, snapshot, pointer)
     return described.model_copy(
         update={
@@ -176,6 +183,15 @@ def index(run: Runner, plan: Plan, options: PlanOptions, reason: str) -> IndexRe
             "warnings": (*described.warnings, *warnings),
         }
     )
+
+
+def _purge_again(lake: Lake, plan: Plan, known: Set[str]) -> None:
+    """Erase what was purged while this run went on: it may have written parts of it since."""
+    stones = [stone for doc_id, stone in read_tombstones(lake).items() if doc_id not in known]
+    config = plan.workspace.config
+    for stone in stones:
+        with publishing(lake, f"{author()} (purge)", config.run.lease_wait_seconds) as held:
+            purge(lake, config.milvus, stone, held.still_ours)
 
 
 def failures_of(lake: Lake, plan: Plan, parts: Parts, actions: Collection[str] = ACTIONS) -> list[Failure]:

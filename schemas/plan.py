@@ -87,6 +87,7 @@ class Plan(Record):
         damaged: storage keys of what the published snapshot names and is missing or cut short; built anew.
         restricted: documents that only some groups may see, as far as is known before they are read.
         returned: published sources that are recorded no more: a rollback brought back what had been removed.
+        purged: doc_ids that had a tombstone when the plan was made.
         had_groups: those that are published with groups.
         access: stamp of today's table of groups after this plan took rights away, see tasks/lake/access.py.
         withheld: unchanged documents that fewer may see today than rules, sidecars and they themselves say.
@@ -115,6 +116,7 @@ class Plan(Record):
     removes: tuple[str, ...] = ()
     changes: tuple[NamedChange, ...] = ()
     returned: tuple[str, ...] = ()
+    purged: tuple[str, ...] = ()
     had_groups: tuple[str, ...] = ()
     access: tuple[int, ...] | None = None
     withheld: int = 0

@@ -18,7 +18,10 @@ from tasks.load.normalisation import date_of, language_code, title_of
 INVALID = "front-matter-invalid"
 
 _BLOCK = re.compile(r"---[ \t]*\n(?P<yaml>.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.MULTILINE | re.DOTALL)
-_ACCESS = re.compile(r"^\s*[\"']?groups[\"']?\s*:", re.MULTILINE)
+_OPEN = re.compile(r"\s*---[ \t]*\n(?P<yaml>(?:.*\S.*(?:\n|\Z))*)")
+"""What may have been meant as front matter: it begins too late, or never ends. Its first paragraph."""
+_STATED = re.compile(r"(?:^|[{,?])\s*[\"']?groups[\"']?\s*:", re.MULTILINE)
+_WORD = re.compile(r"\bgroups\b")
 _MAX_CHARACTERS = 64 * 1024
 
 
@@ -49,12 +52,15 @@ def split_front_matter(text: str, uri: str) -> FrontMatter:
     """
     match = _BLOCK.match(text)
     if match is None or len(match["yaml"]) > _MAX_CHARACTERS:
+        meant = match or _OPEN.match(text)
+        if meant is not None and _STATED.search(meant["yaml"]):
+            raise _unreadable_access(uri)
         return FrontMatter(body=text)
     try:
         # BaseLoader builds nothing but text, lists and mappings: `title: 2024` and `title: Yes` stay what they say.
         statements = yaml.load(match["yaml"], Loader=yaml.BaseLoader)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        if _ACCESS.search(match["yaml"]):
+        if _WORD.search(match["yaml"]):
             raise _unreadable_access(uri) from error
         fence = "`" * max(3, 1 + max(map(len, re.findall(r"`+", match["yaml"])), default=0))
         return FrontMatter(body=f"{fence}yaml\n{match['yaml']}{fence}\n{text[match.end() :]}", flags=(INVALID,))
@@ -86,6 +92,8 @@ def _labels(value: object) -> tuple[str, ...] | None:
 
 def _groups(statements: dict[object, object], uri: str) -> tuple[str, ...] | None:
     if "groups" not in statements:
+        if "<<" in statements and _WORD.search(str(statements["<<"])):  # YAML's merge, which is not followed.
+            raise _unreadable_access(uri)
         return None
     groups = _labels(statements["groups"])
     if groups is None:
@@ -97,5 +105,5 @@ def _unreadable_access(uri: str) -> PermanentError:
     return PermanentError(
         "the front matter names access groups, but they cannot be read",
         document=uri,
-        hint="write them as a YAML list: `groups: [staff, partners]`",
+        hint="begin the file with front matter between two lines of `---`, and in it `groups: [staff, partners]`",
     )

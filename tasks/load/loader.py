@@ -9,7 +9,7 @@ from schemas.documents import DocumentType, LoadedDocument
 from schemas.errors import PermanentError
 from tasks.load.code import SYNTAX_BY_EXTENSION, load_code
 
-LOADER_VERSION = 2
+LOADER_VERSION = 3
 """Raised whenever the same bytes give another text, metadata or pages than before, or the table another column."""
 
 _TYPES: dict[str, DocumentType] = {

@@ -13,7 +13,7 @@ Rules win over sidecars. Where neither speaks, nothing is granted and the docume
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -22,7 +22,9 @@ import polars as pl
 from schemas.access import Groups, canonical, compile_glob, effective, group_name
 from schemas.config import AccessRule
 from schemas.errors import GlossatorError
-from tasks.lake.access import NOBODY, Tombstone
+from schemas.snapshot import Flip, Snapshot
+from tasks.lake.access import NOBODY, Said, Tombstone, narrow
+from tasks.lake.lake import Lake, catalog_folder
 from tasks.plan.source import SIDECAR, Listing, Source
 
 _COMMENT = re.compile(r"(?:^|\s)#.*")
@@ -119,6 +121,43 @@ def grant(target: pl.DataFrame, rules: Sequence[AccessRule], sidecars: Mapping[s
 
     rows = target.select("source", "uri", "action", "was_granted").iter_rows()
     return target.with_columns(granted=pl.Series([one(*row) for row in rows], dtype=pl.String))
+
+
+def revoke_by_rules(
+    lake: Lake, rules: Sequence[AccessRule], flip: Flip | None, published: pl.DataFrame, documents: Set[str]
+) -> None:
+    """Take from documents that are not to be indexed, and are still served, what the rules do not grant.
+
+    They are gone from their source and the publish is refused, or older snapshots have them, to which a rollback leads.
+
+    Args:
+        documents: doc_ids of those that are to be indexed.
+    """
+    if not rules or flip is None:
+        return
+    columns = ["doc_id", "source", "uri"]
+    older = [name for name in flip.retained if name != flip.snapshot and lake.has_snapshot(name)]
+    frames = [_documents_of(lake, lake.read_snapshot(name), columns) for name in older]
+    served = (
+        pl.concat([published.select(columns), *frames])
+        .unique("doc_id")
+        .filter(~pl.col("doc_id").is_in(list(documents)))
+    )
+    patterns = [(compile_glob(rule.match), rule.groups) for rule in rules]
+    groups: dict[str, Groups] = {}
+    for doc_id, source, uri in served.iter_rows():
+        named = next((named for pattern, named in patterns if pattern.fullmatch(f"{source}/{uri}")), None)
+        if named is not None:
+            groups[doc_id] = tuple(sorted(set(named)))
+    narrow(lake, Said(frozenset(groups), groups))
+
+
+def _documents_of(lake: Lake, snapshot: Snapshot, columns: list[str]) -> pl.DataFrame:
+    path = lake.storage.local(f"{catalog_folder(snapshot.catalog)}/documents.arrow")
+    try:
+        return pl.read_ipc(path, columns=columns).select(columns)
+    except (pl.exceptions.PolarsError, OSError):  # Damaged: no reader can open that snapshot either.
+        return pl.DataFrame(schema=dict.fromkeys(columns, pl.String))
 
 
 def known_groups(target: pl.DataFrame) -> dict[str, Groups]:

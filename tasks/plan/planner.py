@@ -19,7 +19,7 @@ from tasks.lake.storage import NotFound
 from tasks.plan.baseline import read_baseline
 from tasks.plan.changes import REGRANTED, name_changes
 from tasks.plan.damage import NO_DAMAGE, find_damage
-from tasks.plan.grants import grant, known_groups
+from tasks.plan.grants import grant, known_groups, revoke_by_rules
 from tasks.plan.guard import refuse_deletions
 from tasks.plan.quarantine import read_quarantine
 from tasks.plan.registry import list_sources
@@ -92,13 +92,23 @@ def make_plan(
         raise
     tombstones = read_tombstones(lake)
     quarantine = read_quarantine(lake)
-    surveys = [survey(space, lake, spec, published, failed, quarantine, tombstones) for spec in listed]
-    target = _target(surveys, listed, published, options.without, list(tombstones))
+    surveys: list[Survey] = []
+    unlisted: list[PlanRefused] = []
+    for spec in listed:
+        try:
+            surveys.append(survey(space, lake, spec, published, failed, quarantine, tombstones))
+        except PlanRefused as error:  # Said below: what the others and the rules take away counts before that.
+            unlisted.append(error)
+    target = _target(surveys, published, options.without, list(tombstones))
     target = grant(target, config.access.rules, {found.summary.name: found.sidecars for found in surveys})
     groups = known_groups(target)
     had_groups = published.filter(pl.col("groups").is_not_null())["doc_id"].to_list()
     said = Said(frozenset(target["doc_id"].to_list()), groups, had_groups)
+    if not options.dry_run:
+        revoke_by_rules(lake, config.access.rules, flip, published, said.documents)
     access = None if options.dry_run else narrow(lake, said)
+    if unlisted:
+        raise unlisted[0]
     if held and not options.dry_run:
         raise PlanRefused(held, hint="glossator resume")
     removed = published.filter(pl.col("source").is_in(list(options.without))).select("doc_id", "source", "uri")
@@ -132,6 +142,7 @@ def make_plan(
         changes=name_changes(target, deleted, published) if options.dry_run else (),
         restricted=len(groups),
         returned=tuple(sorted({*published["source"]} - recorded - {spec.name for spec in listed} - {*options.without})),
+        purged=tuple(tombstones),
         had_groups=tuple(had_groups),
         access=access,
         withheld=withheld(lake, replace(said, documents=_unchanged(target))) if groups or access else 0,
@@ -140,13 +151,12 @@ def make_plan(
 
 def _target(
     surveys: Sequence[Survey],
-    listed: Sequence[SourceSpec],
     published: pl.DataFrame,
     without: Sequence[str],
     purged: list[str],
 ) -> pl.DataFrame:
     """Return the documents as they shall be, sorted by doc_id, each with what was granted and stated before."""
-    not_carried = [*(spec.name for spec in listed), *without]
+    not_carried = [*(found.summary.name for found in surveys), *without]
     others = published.filter(~pl.col("source").is_in(not_carried) & ~pl.col("doc_id").is_in(purged))
     carried = others.select(
         "doc_id", "source", "uri", "content_digest", action=pl.lit("carried"), donor=pl.col("doc_id")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from schemas.errors import PlanRefused
+from schemas.identity import document_id
 from schemas.plan import SourceSummary
 from schemas.snapshot import Failure, Stage
 from schemas.work import SourceSpec, Workspace
@@ -61,11 +62,13 @@ def survey(
     source = open_source(spec, space.config.load)
     listing = source.listing()
     _refuse_empty(source, listing, published)
+    unusable = _no_longer_usable(source, listing, published, tombstones)
     listing = without_purged(listing, {key: stone for key, stone in tombstones.items() if stone.source == spec.name})
     sidecars = read_sidecars(source, listing)
     supported = [entry.uri for entry in listing.entries if document_type(entry.uri) is not None]
     digested = digest_listing(lake, source, listing, pl.Series(supported, dtype=pl.String))
     failing = _failing(spec.name, digested, quarantine, space.stages)
+    failing |= {failure.uri: failure for failure in unusable}
     uris = set(digested.table["uri"])
     failing |= {failure.uri: failure for failure in failed if failure.source == spec.name and failure.uri in uris}
     changes = compare(spec.name, digested.table.select("uri", "content_digest"), failing, published)
@@ -98,6 +101,30 @@ def _refuse_empty(source: Source, listing: Listing, published: pl.DataFrame) -> 
         f"source {name!r} ({source.spec.root}) lists no document{f' ({kinds})' if kinds else ''}{consequence}",
         hint="put documents there (PDF, Markdown, HTML, text, code) or check that the folder is mounted",
     )
+
+
+def _no_longer_usable(
+    source: Source, listing: Listing, published: pl.DataFrame, tombstones: Mapping[str, Tombstone]
+) -> list[Failure]:
+    """Return a failure for each published document of which something lies there that cannot be read at all.
+
+    A link that leads nowhere, a pipe: whoever deletes a document leaves nothing behind.
+    """
+    ours = set(published.filter(pl.col("source") == source.spec.name)["uri"])
+    return [
+        Failure(
+            doc_id=document_id(source.spec.name, uri),
+            source=source.spec.name,
+            uri=uri,
+            stage="load",
+            kind="Unusable",
+            message=f"it is there and is {reason} -> put the document back, or delete what lies in its place",
+            traceback="",
+            content_digest="",
+        )
+        for uri, reason in listing.unusable
+        if uri in ours and document_id(source.spec.name, uri) not in tombstones
+    ]
 
 
 def _skipped(listing: Listing) -> Counter[str]:

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from schemas.errors import PublishRefused
+from schemas.errors import Overtaken, PublishRefused
 from schemas.identity import digest
 from schemas.plan import Plan
 from schemas.snapshot import STAGES, Counts, Flip, PartRef, Snapshot, Stage, VectorStoreRef
 from schemas.work import Workspace
-from tasks.lake.access import Said, narrow, widen
+from tasks.lake.access import Said, narrow, read_tombstones, widen
 from tasks.lake.arrays import map_array
 from tasks.lake.lake import Lake, bm25_folder, passages_folder
 from tasks.plan.registry import record_source
@@ -182,6 +182,7 @@ def flip(
     newest = lake.current_flip()
     if newest is not None and newest.hold:
         raise PublishRefused(describe_hold(lake, newest), hint="glossator resume")
+    _refuse_purged(lake, snapshot)
     for spec in plan.new_sources:
         record_source(lake, spec)
     said = _said(lake, plan, snapshot)
@@ -190,6 +191,13 @@ def flip(
     pointer = point(lake, plan.flip + 1, snapshot.name, author=author, reason=reason, now=now)
     widen(lake, _said(lake, plan, snapshot, only_read=True), stamp)  # Killed before: the next run does.
     return pointer
+
+
+def _refuse_purged(lake: Lake, snapshot: Snapshot) -> None:
+    ids = read_catalog(lake, snapshot.catalog, "documents", ["doc_id"])["doc_id"]
+    purged = [stone for doc_id, stone in read_tombstones(lake).items() if doc_id in ids]
+    if purged:
+        raise Overtaken(f"{purged[0].source}/{purged[0].uri} was purged since the plan was made")
 
 
 def _said(lake: Lake, plan: Plan, snapshot: Snapshot, *, only_read: bool = False) -> Said:

@@ -203,6 +203,10 @@ def _previous(lake: Lake) -> str:
             published = published or publishes([flip, older] if older else [flip])
         elif published and flip.snapshot in kept:
             return flip.snapshot
+    created = {name: read_head(lake, name).created for name in kept | {current}}
+    before = [name for name in kept if created[name] < created[current]]
+    if before:  # What a purge made anew no flip ever named.
+        return max(before, key=lambda name: (created[name], name))
     raise Gone(f"no snapshot before {current} is retained", hint=_offer(lake, without=current))
 
 

@@ -34,8 +34,10 @@ def retained(
     if not newest_first:
         return ()
     current = newest_first[0].snapshot
-    by_last_use = list(dict.fromkeys(flip.snapshot for flip in newest_first))
     before = _before(newest_first, created)
+    # What a purge made anew no flip ever named: it stands by its creation, which is that of the one it replaced.
+    made_anew = sorted(before, key=lambda name: (created[name], name), reverse=True)
+    by_last_use = list(dict.fromkeys((*(flip.snapshot for flip in newest_first), *made_anew)))
     candidates = [name for name in by_last_use if name == current or (name in before and name in created)]
     kept = {current, *candidates[:NEWEST], *(name for name in pins if name in created)}
     if not publishes(newest_first):

@@ -11,8 +11,8 @@ The order is what makes it safe to be killed anywhere, and safe for readers who 
 6. *parts*, *records* and *temporary* files that were not used for a while.
 
 Each step finds its work by looking, so that a sweep that was killed is finished by the next. One that was paused for
-longer than its lease finds out after the first thing that it then deletes, and takes that back. Ledger, flips, sources
-and access rules are never touched.
+longer than its lease finds out after the first thing that it then deletes, and takes that back. Flips, sources and
+what is under ``access/`` are never touched.
 """
 
 from __future__ import annotations

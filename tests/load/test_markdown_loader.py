@@ -52,6 +52,28 @@ def test_access_that_cannot_be_read_is_never_guessed(block: str) -> None:
     assert caught.value.document == "notes/a.md"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "---\n{title: x, groups: [hr], y: ]}\n---\nSecret.\n",
+        "---\n? groups\n: [hr\n---\nSecret.\n",
+        "---\ngroups: [hr]\n" + "x: y\n" * 20_000 + "---\nSecret.\n",
+        "---\ngroups: [hr]\n\nSecret, and no end of the front matter.\n",
+        "---\n<<: {groups: [hr]}\n---\nSecret.\n",
+        "\n---\ngroups: [hr]\n---\nSecret.\n",
+        "  ---\ngroups: [hr]\n---\nSecret.\n",
+    ],
+)
+def test_groups_that_may_have_been_meant_are_never_overlooked(text: str) -> None:
+    with pytest.raises(PermanentError, match="access groups"):
+        load(text)
+
+
+def test_prose_about_groups_is_prose() -> None:
+    assert "Two groups of people" in load("---\n\nTwo groups of people\n\n---\n\nMore.\n").text
+    assert load("# Title\n\ngroups: a and b\n").metadata.groups is None
+
+
 def test_a_document_that_names_nobody_is_not_one_that_names_no_groups() -> None:
     assert load("---\ngroups: []\n---\nx\n").metadata.groups == ()
     assert load("---\ntitle: t\n---\nx\n").metadata.groups is None

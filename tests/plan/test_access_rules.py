@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 import tasks.publish.candidate
 from flows.index import build, publish
 from flows.runner import PlainRunner
+from query.snapshot_reader import SnapshotReader
 from schemas.access import compile_glob
 from schemas.errors import Overtaken, PlanRefused, UsageError
 from schemas.identity import acl_id, document_id
@@ -337,6 +339,35 @@ def test_a_publisher_gives_nothing_where_somebody_has_taken_rights_away_since_it
     with pytest.raises(Overtaken, match="who may see what"):
         publish(PlainRunner(), plan, parts, "test")
     assert today(docs)["pay.md"] == ()
+
+
+def test_rules_reach_documents_that_are_gone_and_still_served(docs: Path) -> None:
+    """In older snapshots, to which a rollback leads, and in the current one while the publish is refused."""
+    run(docs)
+    (docs / "legal.md").unlink()
+    run(docs)
+    legal = 'access.rules=[{"match":"docs/legal.md","groups":["court"]}]'
+    run(docs, legal)
+    gone = document_id("docs", "legal.md")
+    assert read_access(lake_beside(docs)).groups[gone] == ()
+    rollback(lake_beside(docs), "#1", author="me", reason="test", milvus=make_config().milvus)
+    reader = SnapshotReader(lake_beside(docs), published(lake_beside(docs)).name)
+    assert groups(docs)["legal.md"] == ["board", "legal"]
+    shown = reader.visibility.of(["board", "legal", "court"]).chunks
+    uris = [reader.documents().column("uri")[row].as_py() for row in reader.document_rows()[shown]]
+    assert uris and "legal.md" not in uris
+
+
+def test_a_source_that_cannot_be_listed_keeps_no_revocation_back(docs: Path, tmp_path: Path) -> None:
+    run(docs)
+    more = make_corpus(tmp_path / "more", {"x.md": "# X\n\nx\n"})
+    run(more, lake=lake_beside(docs))
+    shutil.rmtree(more)
+    (docs / "hr/plan.md.groups").write_text("hr\n", encoding="utf-8")
+    lake = lake_beside(docs)
+    with pytest.raises(PlanRefused, match="cannot list source 'more'"):
+        make_plan(lake, make_config(), list_sources(lake)[::-1])
+    assert today(docs)["plan.md"] == ()
 
 
 def test_a_document_that_lost_its_groups_is_nobodys_while_others_have_some(docs: Path) -> None:

@@ -274,3 +274,21 @@ def test_a_failure_says_where_in_the_code_it_happened(docs: Path) -> None:
     (item,) = read_quarantine(lake_beside(docs)).values()
     assert item.failure.traceback.startswith("Traceback (most recent call last)")
     assert "markdown.py" in item.failure.traceback
+
+
+@pytest.mark.parametrize("what", ["pipe", "dangling link", "link out"])
+def test_a_good_document_that_turns_into_something_else_keeps_its_last_version(tmp_path: Path, what: str) -> None:
+    docs = make_corpus(tmp_path / "docs", {"a.md": "# A\n\na\n", "b.md": "# B\n\nb\n"})
+    run(docs)
+    path = docs / "a.md"
+    path.unlink()
+    if what == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/nowhere" if what == "dangling link" else "/etc/hostname")
+    report = run(docs)
+    assert [failure.uri for failure in report.failed] == ["a.md"]
+    assert report.documents.deleted == 0
+    assert contents(lake_beside(docs)).documents == {"a.md", "b.md"}
+    path.unlink()
+    assert run(docs).documents.deleted == 1, "whoever deletes a document leaves nothing behind"

@@ -24,7 +24,7 @@ from tests.fixtures import lake_beside, make_config, make_corpus, plan_of, publi
 
 CORPUS = Path(__file__).parents[2] / "data/corpus"
 MADE = {
-    "load": (2, "cbe6f74eb09a17a839fef7842a1c5e24"),
+    "load": (3, "cbe6f74eb09a17a839fef7842a1c5e24"),
     "chunk": (1, "07400c8bf79ff6545dcdcb2570f3e739"),
     "contextualize": (1, "580bdc4bb378f6a4da64bbc357449f92"),
     "tokens": (2, "18a46fb54af3b1ddc14d05cfa608f3a0"),

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -20,11 +21,12 @@ from query.snapshot_reader import SnapshotReader
 from schemas.errors import GlossatorError, TransientError
 from schemas.identity import document_id
 from schemas.snapshot import Flip
-from tasks.lake.access import Tombstone, bury, unbury
+from tasks.lake.access import Tombstone, bury, read_tombstones, unbury
 from tasks.lake.lake import Lake, part_path
 from tasks.plan.planner import workspace
 from tasks.plan.quarantine import read_quarantine
 from tasks.publish.doctor import examine
+from tasks.publish.history import resolve
 from tasks.publish.pins import create_pin, read_pins, remove_pin
 from tasks.publish.purge import PurgeReport, purge
 from tests.fixtures import (
@@ -282,6 +284,45 @@ def test_a_pin_goes_over_to_the_snapshot_that_was_made_anew(docs: Path) -> None:
     assert pin.snapshot in report.rebuilt
     assert (pin.author, pin.reason) == ("a", "audit")
     assert holding(lake) == []
+
+
+def test_a_run_that_goes_on_after_a_purge_leaves_nothing_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The document was never published, so that the purge moved no pointer and the run was not overtaken by it."""
+    docs = make_corpus(tmp_path / "docs", OTHERS)
+    run(docs)
+    lake = lake_beside(docs)
+    make_corpus(docs, OTHERS | {"secret.md": SECRET})
+    write = Lake.write_part
+
+    def purge_first(self: Lake, ref: Any, table: Any) -> Any:
+        with monkeypatch.context() as patch:
+            patch.setattr(Lake, "write_part", write)
+            if ref.stage == "contextualize" and stone().doc_id not in read_tombstones(lake):
+                erase(lake)
+        return write(self, ref, table)
+
+    monkeypatch.setattr(Lake, "write_part", purge_first)
+    report = run(docs)
+    assert stone().doc_id in read_tombstones(lake)
+    assert holding(lake) == []
+    assert not report.published or report.documents.added == 0
+    (docs / "secret.md").unlink()
+    assert published(lake).id == made_cleanly(docs).id
+    assert ailments(docs) == {}
+
+
+def test_the_first_publish_after_a_purge_keeps_the_days_and_the_way_back(docs: Path) -> None:
+    lake = lake_beside(docs)
+    for age, name in enumerate(reversed(lake.current_flip().retained)):  # type: ignore[union-attr]
+        snapshot = lake.read_snapshot(name)
+        lake.write_snapshot(snapshot.model_copy(update={"created": snapshot.created - dt.timedelta(days=2 - age)}))
+    erase(lake)
+    made_anew = set(lake.current_flip().retained)  # type: ignore[union-attr]
+    assert len(made_anew) == 2
+    assert resolve(lake, "previous") in made_anew
+    make_corpus(docs, {"new.md": "# New\n\nWords.\n"})
+    run(docs)
+    assert made_anew <= set(lake.current_flip().retained)  # type: ignore[union-attr]
 
 
 def test_a_passing_error_drops_no_snapshot(docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
