@@ -5,13 +5,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 EXAMPLES ?= 100
+SEED ?= 1
+ROUNDS ?= 50
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak lint format docs clean
+.PHONY: help demo test soak crash crash-full lint format docs clean
 
 help: ## List the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -36,6 +38,13 @@ test: $(VENV)/installed-dev ## Install and run the whole test suite
 soak: $(VENV)/installed-dev ## Tell long stories of a collection at random: make soak EXAMPLES=500
 	GLOSSATOR_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest tests/properties/test_incremental_properties.py
 
+crash: $(VENV)/installed-dev ## Kill commands at random moments: make crash SEED=1 ROUNDS=50
+	$(BIN)/python -m tests.crash.random_crasher --seed $(SEED) --rounds $(ROUNDS)
+
+crash-full: $(VENV)/installed-dev ## Kill every operation at every point, and record what came of it
+	$(BIN)/python -m tests.crash.matrices
+	$(BIN)/python docs/generate.py
+
 lint: $(VENV)/installed-dev ## Check style, types and spelling
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -46,7 +55,7 @@ format: $(VENV)/installed-dev ## Format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(VENV)/installed-dev ## Generate docs/configuration.md and docs/demo.svg
+docs: $(VENV)/installed-dev ## Generate the pages and the picture in docs/
 	$(BIN)/python docs/generate.py
 
 clean: ## Remove the environment and the demo's lake

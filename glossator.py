@@ -39,6 +39,7 @@ app = typer.Typer(
     help="Index documents for retrieval, and ask them. Vectors, BM25 and passages are published by one pointer.",
 )
 INTERRUPTED = 130
+ALLOW_DELETES = "Documents that this run may delete in all; asked for when many are gone."
 
 
 @app.callback()
@@ -54,7 +55,7 @@ def index(
     source: Annotated[str | None, typer.Option(help="Name of the source; default: the folder's.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change, and publish nothing.")] = False,
     migrate: Annotated[bool, typer.Option("--migrate", help="Redo unchanged documents after a config change.")] = False,
-    allow_deletes: Annotated[int, typer.Option(help="Deletions to allow, more than the guard does.")] = 0,
+    allow_deletes: Annotated[int, typer.Option(metavar="N", help=ALLOW_DELETES)] = 0,
     runner: Annotated[Literal["prefect", "plain"] | None, typer.Option(help="Who runs the tasks.")] = None,
     collection: CollectionOption = None,
     config: ConfigOption = None,
@@ -192,8 +193,9 @@ def doctor(
 ) -> None:
     """Check every invariant of the published snapshot. Exit code 1 when one does not hold.
 
-    A repair makes lost passages, catalogs, BM25 indexes and vectors of the parts in the lake: it embeds nothing, reads
-    no source and publishes nothing, and a rollback's hold stays.
+    A repair makes lost passages, catalogs, BM25 indexes and vectors of the parts in the lake.
+
+    It embeds nothing, reads no source and publishes nothing, and a rollback's hold stays.
     """
     from flows.console import show_findings
     from tasks.plan.planner import workspace

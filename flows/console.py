@@ -12,12 +12,20 @@ from rich.text import Text
 from flows.change_list import show_changes
 from flows.status import Status
 from query.layout import counted, hanging, printable
-from schemas.plan import ChangeCounts, Plan
+from schemas.plan import ChangeCounts, Plan, Redone
 from schemas.report import IndexReport
-from schemas.snapshot import Failure, Snapshot
+from schemas.snapshot import Failure, Snapshot, Stage
 from tasks.publish.doctor import Finding
 
 MOST_FAILURES = 20
+_MADE: dict[Stage, str] = {
+    "load": "texts",
+    "chunk": "chunks",
+    "contextualize": "contexts",
+    "embed": "embeddings",
+    "tokens": "BM25 terms",
+    "passages": "passages",
+}
 
 
 def show_plan(console: Console, plan: Plan) -> None:
@@ -27,26 +35,26 @@ def show_plan(console: Console, plan: Plan) -> None:
     for source in plan.sources:
         listed = counted(source.listed, "document")
         console.print(f"  source [bold]{source.name}[/]: {listed}, {source.hashed} read to compare")
-        _skipped(console, source.skipped)
-        _left_out(console, source.unusable)
-        _denied(console, source.denied)
+        _skipped(console, source.skipped, [f"{source.name}/{uri}" for uri in source.skipped_first])
+        _left_out(console, [(f"{source.name}/{name}", reason) for name, reason in source.unusable])
+        _denied(console, [(f"{source.name}/{uri}", reason) for uri, reason in source.denied])
     _counts(console, plan.counts)
     if plan.restricted:
-        console.print(f"  access: {counted(plan.restricted, 'document')} for some groups only")
+        least = "at least " if plan.unread else ""
+        console.print(f"  access: {least}{counted(plan.restricted, 'document')} for some groups only")
     show_changes(console, plan.changes)
     if not plan.nothing_to_do:
         shards = counted(plan.shards, "shard")
         console.print(f"  {decimal(plan.bytes)} to load, {len(plan.jobs)} of {shards} to build")
     if plan.damaged:
-        hanging(console, f"built anew, since missing or damaged: {', '.join(plan.damaged)}", 4, "  -")
+        hanging(console, f"built anew, since missing or damaged: {', '.join(plan.damaged)}", 4, "  *")
     if plan.rebuilds_stores:
-        hanging(console, "catalog, BM25 and vectors are built anew where their config or code changed", 4, "  -")
-    if plan.refused:
-        console.print(f"  [red]refused:[/] {escape(plan.refused)}", soft_wrap=True)
+        hanging(console, "catalog, BM25 and vectors are built anew where their config or code changed", 4, "  *")
+    _redone(console, plan.redone)
+    for reason in plan.refused.splitlines():
+        hanging(console, Text("refused: ", style="red").append(reason, style="default"), 4, "  *")
     if plan.held:
-        console.print(f"  [yellow]held:[/] {escape(plan.held)} -> glossator resume", soft_wrap=True)
-    if plan.migrates:
-        hanging(console, f"redone, since config or code changed: {', '.join(plan.migrates)}", 4, "  -")
+        hanging(console, Text("held: ", style="yellow").append(f"{plan.held} -> glossator resume", "default"), 4, "  *")
     _failures(console, plan.failures)
 
 
@@ -60,11 +68,12 @@ def show_report(console: Console, report: IndexReport) -> None:
     else:
         console.print(f"[green]Nothing to do[/]: snapshot [bold]{report.snapshot[:12]}[/] is up to date")
     _counts(console, report.documents)
+    _redone(console, report.redone)
     console.print(
         f"  {counted(report.chunks, 'chunk')}: {report.chunks_embedded:,} embedded, {report.chunks_reused:,} reused"
         + (f"; {report.llm_calls} calls, ${report.usd:.2f}" if report.llm_calls else "")
     )
-    _skipped(console, report.skipped)
+    _skipped(console, report.skipped, report.skipped_first)
     _left_out(console, report.left_out)
     for warning in report.warnings:
         console.print(f"  [yellow]![/] {escape(warning)}", soft_wrap=True)
@@ -77,15 +86,24 @@ def _counts(console: Console, counts: ChangeCounts) -> None:
     console.print(f"  documents: {words or 'none'}")
 
 
-def _skipped(console: Console, skipped: dict[str, int]) -> None:
+def _redone(console: Console, redone: Redone | None) -> None:
+    if redone is not None:
+        made = ", ".join(_MADE[stage] for stage in redone.stages)
+        since = f", since {', '.join(redone.settings)}" if redone.settings else ", since config, code or model changed"
+        documents = counted(redone.documents, "document")
+        hanging(console, f"{documents} redone from {redone.stages[0]} on ({made}){since}", 4, "  *")
+
+
+def _skipped(console: Console, skipped: dict[str, int], first: Sequence[str]) -> None:
     if skipped:
-        kinds = ", ".join(f"{count} {'.' if kind[0] != '(' else ''}{kind}" for kind, count in skipped.items())
-        hanging(console, Text(f"not indexed, type not supported: {kinds}", style="dim"), 4, "  -")
+        kinds = ", ".join(f"{count:,} {'.' if kind[0] != '(' else ''}{kind}" for kind, count in skipped.items())
+        names = ", ".join([*first, "…"] if sum(skipped.values()) > len(first) else first)
+        hanging(console, Text(f"not indexed, type not supported: {kinds}: {names}", style="dim"), 4, "  *")
 
 
 def _left_out(console: Console, unusable: Sequence[tuple[str, str]]) -> None:
     for name, reason in unusable[:MOST_FAILURES]:
-        hanging(console, f"left out {name}: {reason}", 4, "  -")
+        hanging(console, f"left out {name}: {reason}", 4, "  *")
     if len(unusable) > MOST_FAILURES:
         console.print(f"  … and {len(unusable) - MOST_FAILURES} more left out")
 
@@ -93,7 +111,7 @@ def _left_out(console: Console, unusable: Sequence[tuple[str, str]]) -> None:
 def _denied(console: Console, denied: Sequence[tuple[str, str]]) -> None:
     for name, reason in denied[:MOST_FAILURES]:
         line = Text("shown to nobody ", style="red").append(f"{name}: {reason}", style="default")
-        hanging(console, line, 4, "  -")
+        hanging(console, line, 4, "  *")
     if len(denied) > MOST_FAILURES:
         console.print(f"  … and {len(denied) - MOST_FAILURES} more shown to nobody")
 
@@ -103,7 +121,7 @@ def _failures(console: Console, failures: Sequence[Failure]) -> None:
         line = Text("quarantined ", style="red").append(
             f"{failure.source}/{failure.uri}: {failure.message}", style="default"
         )
-        hanging(console, line, 4, "  -")
+        hanging(console, line, 4, "  *")
     if len(failures) > MOST_FAILURES:
         console.print(f"  … and {len(failures) - MOST_FAILURES} more: glossator status --json")
 

@@ -26,8 +26,10 @@ def show_quarantine(console: Console, entries: Sequence[QuarantineEntry], *, tra
         hanging(console, f"{since}{tries}; tried again {again}", 4)
         hanging(console, "its last good version serves on" if entry.stale else "no version of it is published", 4)
         if traceback:
-            for line in (entry.traceback or "(no traceback was recorded)").splitlines():
+            *calls, error = (entry.traceback or "(no traceback was recorded)").splitlines()
+            for line in calls:
                 console.print(Text(f"    {printable(line)}", style="dim"), soft_wrap=True)
+            hanging(console, Text(error, style="dim"), 4)
     console.print()
     if any(entry.retry != "next index" for entry in entries):
         hanging(console, "To have the next index try them all the same: glossator quarantine retry", 2)

@@ -10,6 +10,7 @@ from schemas.errors import UsageError
 from schemas.snapshot import Record, Stage
 from tasks.lake.lake import Lake
 from tasks.plan.quarantine import read_quarantine
+from tasks.plan.registry import meanings
 
 Retry = Literal["next index", "when the file changes"]
 
@@ -70,8 +71,10 @@ def select(entries: Sequence[QuarantineEntry], uris: Sequence[str]) -> list[Quar
     if not uris:
         return list(entries)
     chosen = {}
+    sources = {entry.source for entry in entries}
     for uri in uris:
-        found = [entry for entry in entries if uri in {entry.uri, f"{entry.source}/{entry.uri}"}]
+        meant = meanings(uri, sources)
+        found = [entry for entry in entries if (entry.source, entry.uri) in meant]
         if not found:
             raise UsageError(f"{uri} is not in quarantine", hint="`glossator quarantine list` shows what is")
         chosen.update({entry.doc_id: entry for entry in found})

@@ -37,10 +37,12 @@ def report(plan: Plan, snapshot: Snapshot, pointer: Flip) -> IndexReport:
         snapshot=snapshot.id,
         flip=pointer.number,
         documents=plan.counts,
+        redone=plan.redone,
         chunks=snapshot.counts.chunks,
         skipped=dict(sorted(skipped.items())),
-        left_out=tuple(entry for source in plan.sources for entry in source.unusable),
-        denied=tuple(entry for source in plan.sources for entry in source.denied),
+        skipped_first=tuple(f"{source.name}/{uri}" for source in plan.sources for uri in source.skipped_first),
+        left_out=tuple((f"{source.name}/{name}", why) for source in plan.sources for name, why in source.unusable),
+        denied=tuple((f"{source.name}/{uri}", why) for source in plan.sources for uri, why in source.denied),
         failed=plan.failures,
         warnings=tuple(
             f"source {name!r} had been removed and is published again: `glossator source remove {name}`"

@@ -35,7 +35,7 @@ def show_removal(console: Console, name: str, root: str | None, documents: int, 
     console.print(f"[green]Removed[/] source [bold]{name}[/] {what}")
     if report is not None:
         left = f"{counted(report.documents.unchanged, 'document')}, {counted(report.chunks, 'chunk')}"
-        console.print(f"  published snapshot {report.snapshot[:12]} (flip {report.flip}) with {left} left")
+        hanging(console, f"published snapshot {report.snapshot[:12]} (flip {report.flip}) with {left} left", 2)
         hanging(console, "Earlier snapshots still have them while they are kept: glossator rollback", 2, "  ")
     if root is not None:
         console.print(f"  Not touched: {escape(printable(root))}", soft_wrap=True)

@@ -23,6 +23,7 @@ from query.snapshot_reader import SnapshotReader
 from schemas.errors import UsageError
 
 _BLACK = re.compile(r"\S")
+_FORMAT = "name a file of JSON lines, each with id, question, source (the document's URI) and quote"
 
 Standing = Literal["located", "unlocated", "expired"]
 
@@ -91,7 +92,8 @@ def read_golden(path: Path) -> list[GoldenQuestion]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read the golden questions in {path}: {error}") from error
+        cause = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise UsageError(f"cannot read the golden questions in {path}: {cause}", hint=_FORMAT) from error
     questions: list[GoldenQuestion] = []
     seen: set[str] = set()
     for number, line in enumerate(lines, start=1):
@@ -100,7 +102,8 @@ def read_golden(path: Path) -> list[GoldenQuestion]:
         try:
             question = GoldenQuestion.model_validate(json.loads(line))
         except (json.JSONDecodeError, ValidationError) as error:
-            raise UsageError(f"{path}, line {number}: not a golden question: {error}") from error
+            cause = " ".join(str(error).split())
+            raise UsageError(f"{path}, line {number}: not a golden question: {cause}", hint=_FORMAT) from error
         if question.id in seen or not _BLACK.search(question.quote):
             raise UsageError(f"{path}, line {number}: {question.id!r} is there twice, or its quote is empty")
         seen.add(question.id)

@@ -164,7 +164,7 @@ class SnapshotReader:
         """
         if not self._lake.has_snapshot(self._name):
             raise Swept(
-                f"snapshot {self._name} was swept: it is not retained any more",
+                f"snapshot {self._name} was swept: it had been dropped",
                 hint="open what is published now: run the command again",
             )
 

@@ -10,6 +10,7 @@ stores that it touches.
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import tomllib
@@ -24,6 +25,7 @@ from schemas.access import compile_glob, group_name
 from schemas.errors import UsageError
 from schemas.identity import digest
 
+Setting = str | int | float | bool
 ENV_PREFIX = "GLOSSATOR__"
 CONFIG_FILE = "glossator.toml"
 SMALLEST_CHILD = 16
@@ -201,6 +203,16 @@ class Config(Section):
     search: SearchConfig = SearchConfig()
     run: RunConfig = RunConfig()
 
+    def result_settings(self) -> dict[str, Setting]:
+        """Return all fields that decide what comes out, by ``section.key``."""
+        return {
+            f"{name}.{key}": getattr(section, key)
+            for name in type(self).model_fields
+            if isinstance(section := getattr(self, name), Section)
+            for key, info in type(section).model_fields.items()
+            if not _is_operational(info)
+        }
+
 
 class Layer(BaseModel):
     """One place where settings come from: its name for messages, and its values."""
@@ -285,8 +297,18 @@ def _merge(into: dict[str, Any], values: Mapping[str, Any]) -> None:
 def _describe(layers: Sequence[Layer], problem: Any) -> str:
     path = [str(part) for part in problem["loc"]]
     origin = next((layer.name for layer in reversed(layers) if _has(layer.values, path)), "configuration")
-    what = "unknown key" if problem["type"] == "extra_forbidden" else problem["msg"]
-    return f"{origin}: {'.'.join(path)}: {what}"
+    key = ".".join(path)
+    what = f"unknown key{_near(key)}" if problem["type"] == "extra_forbidden" else problem["msg"]
+    return f"{origin}: {key}: {what}"
+
+
+def _near(key: str) -> str:
+    """Return what may be meant by an unknown key, in words; "" where nothing is like it."""
+    keys: list[str] = []
+    for name, value in Config().model_dump().items():
+        keys += [f"{name}.{field}" for field in value] if isinstance(value, dict) else [name]
+    near = difflib.get_close_matches(key, keys, n=2)
+    return f" -> did you mean {' or '.join(near)}?" if near else ""
 
 
 def _has(values: Any, path: Sequence[str]) -> bool:

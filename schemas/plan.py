@@ -32,12 +32,26 @@ class NamedChange(Record):
     was: str = ""
 
 
+class Redone(Record):
+    """Published documents that are done anew, though most have the same bytes: config, code or model changed.
+
+    Attributes:
+        documents: how many.
+        stages: what is made of them anew. What comes out equal is reused.
+        settings: what was changed, as ``chunk.child_tokens 180 → 120``, where the published snapshot tells.
+    """
+
+    documents: int
+    stages: tuple[Stage, ...]
+    settings: tuple[str, ...] = ()
+
+
 class SourceSummary(Record):
     """What was found in one source.
 
     Attributes:
         listed: supported files.
-        skipped: by ending, files that no loader takes.
+        skipped: by ending, files that no loader takes, and ``skipped_first`` the URIs of the first few.
         unusable: (name, reason) of entries that cannot be documents at all.
         hashed: files that had to be read to know whether they changed.
         denied: (URI, reason) of documents that nobody may see, since their sidecar cannot be read.
@@ -49,6 +63,7 @@ class SourceSummary(Record):
     unusable: tuple[tuple[str, str], ...]
     hashed: int
     denied: tuple[tuple[str, str], ...] = ()
+    skipped_first: tuple[str, ...] = ()
 
 
 class PlanSummary(Record):
@@ -61,11 +76,13 @@ class PlanSummary(Record):
     shards_to_build: int
     bytes_to_load: int
     migrates: tuple[Stage, ...]
+    redone: Redone | None = None
     rebuilds_stores: bool
     damaged: tuple[str, ...]
     failed: tuple[Failure, ...]
     held: str = ""
     restricted: int = 0
+    unread: int = 0
     refused: str = ""
     changes: tuple[NamedChange, ...] = ()
 
@@ -82,16 +99,19 @@ class Plan(Record):
         bytes: size of the documents that will be read.
         held: why this plan may only be looked at: a rollback holds all publishing; "" otherwise.
         new_sources: to be recorded with the run.
+        migrates: stages whose config, code or model changed, and ``redone`` what is done anew for that.
         rebuilds_stores: catalog, BM25 index or vectors are built anew of the same parts, since their config or code
             changed.
         damaged: storage keys of what the published snapshot names and is missing or cut short; built anew.
         restricted: documents that only some groups may see, as far as is known before they are read.
         returned: published sources that are recorded no more: a rollback brought back what had been removed.
         purged: doc_ids that had a tombstone when the plan was made.
+        unread: documents that were not read yet where they lie now: they may state groups of their own.
         had_groups: those that are published with groups.
         access: stamp of today's table of groups after this plan took rights away, see tasks/lake/access.py.
         withheld: unchanged documents that fewer may see today than rules, sidecars and they themselves say.
-        refused: why this plan may only be looked at: the guard against mass deletion; "" otherwise.
+        refused: why this plan may only be looked at, a line per reason: the guard against mass deletion, or a migration
+            that nobody allowed; "" otherwise.
         removes: sources whose documents go as a whole; such a plan may leave an index without a document.
         changes: the documents of ``counts`` by name, where that was asked for.
     """
@@ -108,10 +128,12 @@ class Plan(Record):
     failures: tuple[Failure, ...]
     bytes: int
     migrates: tuple[Stage, ...] = ()
+    redone: Redone | None = None
     rebuilds_stores: bool = False
     damaged: tuple[str, ...] = ()
     held: str = ""
     restricted: int = 0
+    unread: int = 0
     refused: str = ""
     removes: tuple[str, ...] = ()
     changes: tuple[NamedChange, ...] = ()
@@ -137,11 +159,13 @@ class Plan(Record):
             shards_to_build=len(self.jobs),
             bytes_to_load=self.bytes,
             migrates=self.migrates,
+            redone=self.redone,
             rebuilds_stores=self.rebuilds_stores,
             damaged=self.damaged,
             failed=self.failures,
             held=self.held,
             restricted=self.restricted,
+            unread=self.unread,
             refused=self.refused,
             changes=self.changes,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from schemas.plan import ChangeCounts
+from schemas.plan import ChangeCounts, Redone
 from schemas.snapshot import Failure, Record
 
 
@@ -14,15 +14,16 @@ class IndexReport(Record):
     Attributes:
         snapshot: id of the published snapshot; "" when nothing is published yet.
         flip: number of the pointer that publishes it.
+        redone: published documents that were done anew, since config, code or model changed; None otherwise.
         chunks: chunks of the snapshot.
         chunks_embedded: texts that went through the model in this run.
         chunks_reused: chunks whose vector was there already.
         usd: dollars spent on API calls.
         seconds: per stage, plus ``total``; stages overlap, so they may add up to more.
-        skipped: by ending, files that no loader takes.
-        left_out: (name, reason) of entries that cannot be documents at all: dead links, pipes.
+        skipped: by ending, files that no loader takes, and ``skipped_first`` a few of them as source/URI.
+        left_out: (source/name, reason) of entries that cannot be documents at all: dead links, pipes.
         warnings: what went wrong after the index was published, and what nobody may have meant, in sentences.
-        denied: (URI, reason) of documents that nobody may see, since their sidecar cannot be read.
+        denied: (source/URI, reason) of documents that nobody may see, since their sidecar cannot be read.
         failed: documents that are not in the snapshot in their present version, and why.
     """
 
@@ -30,6 +31,7 @@ class IndexReport(Record):
     snapshot: str
     flip: int
     documents: ChangeCounts
+    redone: Redone | None = None
     chunks: int
     chunks_embedded: int = 0
     chunks_reused: int = 0
@@ -37,6 +39,7 @@ class IndexReport(Record):
     usd: float = 0.0
     seconds: dict[str, float] = Field(default_factory=dict)
     skipped: dict[str, int] = Field(default_factory=dict)
+    skipped_first: tuple[str, ...] = ()
     left_out: tuple[tuple[str, str], ...] = ()
     denied: tuple[tuple[str, str], ...] = ()
     failed: tuple[Failure, ...] = ()

@@ -11,8 +11,12 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from schemas.config import Setting
+
 Stage = Literal["load", "chunk", "contextualize", "embed", "tokens", "passages"]
 STAGES: tuple[Stage, ...] = ("load", "chunk", "contextualize", "embed", "tokens", "passages")
+SHORT = 12
+"""Characters of a snapshot's name that people are shown; its beginning is enough for every command."""
 
 
 class Record(BaseModel):
@@ -90,6 +94,8 @@ class Snapshot(Record):
         layout: digest of the keys below. Equal contents in another layout (re-sharded, rebuilt) keep their id.
         indexing_digest: all that decides the contents beside the documents (plan.stages.indexing_digest).
         config_digests: by stage, and of the "stores": what a plan compares to know what must be redone.
+        settings: the configuration that decided what came out, by ``section.key``, to say what changed since; none in
+            snapshots of earlier versions.
         parts: per stage, one part for each shard.
     """
 
@@ -106,6 +112,7 @@ class Snapshot(Record):
     bm25: str
     vectors: VectorStoreRef
     counts: Counts
+    settings: dict[str, Setting] = Field(default_factory=dict)
     format: int = 1
 
     @property

@@ -15,6 +15,7 @@ from flows.commands.door import (
     out,
     print_json,
 )
+from schemas.snapshot import SHORT
 
 WHICH = "The beginning of its name, '#12' or @12 (what flip 12 published), current, or previous."
 Which = Annotated[str, typer.Argument(help=WHICH)]
@@ -26,7 +27,7 @@ def snapshots(
     assignments: SetOption = None,
     json: JsonOption = False,
 ) -> None:
-    """List the snapshots that are there: current, retained, pinned."""
+    """List the snapshots that are there: current, kept, pinned, and dropped ones that are not deleted yet."""
     from flows.commands.history_console import show_snapshots
     from tasks.publish.history import list_snapshots
 
@@ -61,7 +62,7 @@ def rollback(
     assignments: SetOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Go back to a retained snapshot at once, and hold all publishing until `resume`."""
+    """Go back to a kept snapshot at once, and hold all publishing until `resume`."""
     from flows.author import author
     from flows.commands.history_console import show_rollback
     from tasks.publish.history import rollback as go_back
@@ -104,7 +105,7 @@ def pin(
 
     lake = Door(collection, config, assignments).lake()
     made = create_pin(lake, resolve(lake, snapshot), author=author(), reason=reason)
-    print_json(made) if json else out.print(f"[green]Pinned[/] {made.snapshot}")
+    print_json(made) if json else out.print(f"[green]Pinned[/] {made.snapshot[:SHORT]}")
 
 
 def unpin(
@@ -121,7 +122,7 @@ def unpin(
     lake = Door(collection, config, assignments).lake()
     name = resolve(lake, snapshot)
     remove_pin(lake, name)
-    print_json({"unpinned": name}) if json else out.print(f"[green]Unpinned[/] {name}")
+    print_json({"unpinned": name}) if json else out.print(f"[green]Unpinned[/] {name[:SHORT]}")
 
 
 def register(app: typer.Typer) -> None:

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from query.layout import printable
-from schemas.snapshot import Flip
+from query.layout import hanging, printable
+from schemas.snapshot import SHORT, Flip
 
 if TYPE_CHECKING:  # A rollback shall not wait for what a comparison imports.
     from tasks.publish.diff import SnapshotDiff
@@ -20,7 +19,6 @@ if TYPE_CHECKING:  # A rollback shall not wait for what a comparison imports.
 
 MOST_DOCUMENTS = 40
 MOST_FLIPS = 3
-SHORT = 12
 
 _SWEPT = (
     ("snapshots", "snapshots"),
@@ -57,11 +55,8 @@ def show_snapshots(console: Console, collection: str, entries: Sequence[Snapshot
         )
     console.print(table)
     if flip is not None and flip.hold:
-        console.print(
-            f"[yellow]Publishing is held[/] since {flip.created:%Y-%m-%d %H:%M} UTC by {escape(flip.author)}: "
-            f"{escape(flip.reason)} -> glossator resume",
-            soft_wrap=True,
-        )
+        since = f"since {flip.created:%Y-%m-%d %H:%M} UTC by {flip.author}: {flip.reason} -> glossator resume"
+        hanging(console, since, 2, Text("Publishing is held", style="yellow"))
 
 
 def _flips(numbers: Sequence[int]) -> str:
@@ -75,8 +70,8 @@ def _state(entry: SnapshotEntry) -> Text:
         words.append("current ", style="green")
     if entry.pinned:
         words.append(f"pinned: {entry.pinned.reason}" if entry.pinned.reason else "pinned", style="cyan")
-    elif not entry.retained:
-        words.append("dropped", style="dim")
+    elif not entry.current:
+        words.append("kept" if entry.retained else "dropped", style="dim")
     return words
 
 
@@ -110,12 +105,24 @@ def show_resume(console: Console, flip: Flip) -> None:
     console.print("  The next run publishes what the sources hold then.")
 
 
+def _too_young() -> str:
+    from tasks.publish.sweep import SweepPolicy
+
+    policy = SweepPolicy()
+    minutes, days = policy.grace.seconds // 60, policy.parts.days
+    return (
+        f"all there is belongs to a kept snapshot, or is too young. A dropped snapshot goes {minutes} minutes after "
+        f"the flip that dropped it; passages that none needs go {policy.passages.days * 24} hours after their last "
+        f"use, other parts {days} days after it."
+    )
+
+
 def show_sweep(console: Console, report: SweepReport) -> None:
     """Show what went, or would go."""
     verb = "Would delete" if report.dry_run else "Deleted"
     lines = [(getattr(report, name), what) for name, what in _SWEPT if getattr(report, name).count]
     if not lines:
-        console.print("Nothing to delete: all there is belongs to a retained snapshot, or is young.")
+        hanging(console, _too_young(), 2, "Nothing to delete:")
     else:
         console.print(f"[green]{verb}[/] {report.bytes / 1e6:,.1f} MB")
         for tally, what in lines:

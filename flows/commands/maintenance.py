@@ -27,7 +27,7 @@ def maintain(
     assignments: SetOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Delete what no retained snapshot needs, after comparing all rows of Milvus with those that are needed.
+    """Delete what no kept snapshot needs, after comparing all rows of Milvus with those that are needed.
 
     What was read last more than seven days ago is read again by the next index, whatever its size and times say.
     """

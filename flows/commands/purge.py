@@ -10,6 +10,7 @@ import typer
 
 from flows.commands.door import CollectionOption, ConfigOption, Door, JsonOption, SetOption, out, print_json
 from schemas.errors import UsageError
+from schemas.snapshot import SHORT
 
 if TYPE_CHECKING:
     from schemas.config import Config
@@ -17,12 +18,14 @@ if TYPE_CHECKING:
     from tasks.lake.lake import Lake
     from tasks.publish.purge import PurgeReport
 
+REASON = "Why; kept with the tombstone. Required for a new purge."
+
 
 def purge(
-    uri: Annotated[str, typer.Argument(help="Path of the document inside its source.")],
-    source: Annotated[str | None, typer.Option(help="Its source, where several have such a document.")] = None,
-    reason: Annotated[str, typer.Option("--reason", "-r", help="Why; kept with the tombstone.")] = "",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    document: Annotated[str, typer.Argument(metavar="URI", help="The document, as `uri` or `source/uri`.")],
+    source: Annotated[str | None, typer.Option(help="Its source, where `uri` alone is not clear.")] = None,
+    reason: Annotated[str, typer.Option("--reason", "-r", help=REASON)] = "",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; needed without a terminal.")] = False,
     undo: Annotated[bool, typer.Option("--undo", help="Let the document in again; what was erased stays so.")] = False,
     collection: CollectionOption = None,
     config: ConfigOption = None,
@@ -35,7 +38,7 @@ def purge(
 
     door = Door(collection, config, assignments)
     lake = door.lake()
-    name, doc_id = find_document(lake, uri, source)
+    name, uri, doc_id = find_document(lake, document, source)
     stones = read_tombstones(lake)
     if undo:
         if doc_id not in stones:
@@ -84,7 +87,7 @@ def _show(report: PurgeReport) -> None:
     if report.flip is not None:
         hanging(out, f"{counted(len(report.rebuilt), 'snapshot')} made anew without it (flip {report.flip})", 2)
     for name in report.dropped:
-        hanging(out, f"snapshot {name} could not be made anew and is gone", 2)
+        hanging(out, f"snapshot {name[:SHORT]} could not be made anew and is gone", 2)
     files = f"{counted(report.files, 'file')} ({decimal(report.bytes)})"
     hanging(out, f"erased: {files}, {counted(report.rows, 'row')} of Milvus", 2)
     if report.lines:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from flows.author import author
 from flows.commands.door import Door, out, print_json
-from flows.commands.history_console import SHORT
 from flows.console import show_findings
 from query.layout import hanging
 from schemas.errors import ExitCode
+from schemas.snapshot import SHORT
 from tasks.lake.lake import Lake
 from tasks.lake.lease import publishing
-from tasks.publish.pointer import fence
+from tasks.publish.pointer import available, fence
 from tasks.publish.repair import RepairReport, repair
 
 
@@ -30,10 +30,12 @@ def _show(lake: Lake, reports: list[RepairReport]) -> None:
     _show_work(current)
     if current.after != current.before:
         show_findings(out, snapshot, current.after)
+    kept = set(available(lake))
     for report in others:
         if not all(finding.ok for finding in report.before):
             state = "mended" if report.healthy else "[red]not mended[/]"
-            out.print(f"Kept snapshot [bold]{report.snapshot[:SHORT]}[/]: {state}")
+            which = "Kept" if report.snapshot in kept else "Dropped"
+            out.print(f"{which} snapshot [bold]{report.snapshot[:SHORT]}[/]: {state}")
             _show_work(report)
     if not any(report.rebuilt or report.problems for report in reports):
         out.print("Nothing to repair." if all(report.healthy for report in reports) else "Nothing could be repaired.")

@@ -146,7 +146,15 @@ def _is_over(lease: Lease) -> bool:
         return True
     if lease.host != socket.gethostname():
         return False
-    return not psutil.pid_exists(lease.pid)
+    return not psutil.pid_exists(lease.pid) or _is_zombie(lease.pid)
+
+
+def _is_zombie(pid: int) -> bool:
+    """Tell whether a process has ended and only waits for its parent to hear of it, which may never listen."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.Error:  # It has gone at this moment, or may not be looked at.
+        return False
 
 
 def _is_junk(lake: Lake) -> bool:

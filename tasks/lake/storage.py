@@ -74,7 +74,7 @@ class Storage(Protocol):
         ...
 
     def temporaries(self, prefix: str) -> Iterator[str]:
-        """Yield the keys of what interrupted writes left anywhere below the folder ``prefix``."""
+        """Yield the keys of what interrupted writes left anywhere below the folder ``prefix``; "" is all there is."""
         ...
 
 
@@ -181,7 +181,7 @@ class LocalStorage:
             raise _explained(error, folder) from error
 
     def temporaries(self, prefix: str) -> Iterator[str]:
-        for folder, _, names in os.walk(self._path(prefix)):
+        for folder, _, names in os.walk(self._path(prefix) if prefix else self.root):
             for name in sorted(names):
                 if name.startswith(TEMPORARY):
                     yield (Path(folder) / name).relative_to(self.root).as_posix()

@@ -136,7 +136,7 @@ def revoke_by_rules(
     if not rules or flip is None:
         return
     columns = ["doc_id", "source", "uri"]
-    older = [name for name in flip.retained if name != flip.snapshot and lake.has_snapshot(name)]
+    older = [name for name in lake.snapshot_names() if name != flip.snapshot]
     frames = [_documents_of(lake, lake.read_snapshot(name), columns) for name in older]
     served = (
         pl.concat([published.select(columns), *frames])

@@ -11,9 +11,9 @@ import polars as pl
 from schemas.config import Config
 from schemas.errors import PlanRefused
 from schemas.plan import ChangeCounts, Plan
-from schemas.snapshot import STAGES, Failure, Snapshot, Stage
+from schemas.snapshot import Failure
 from schemas.work import SourceSpec, Workspace
-from tasks.lake.access import Said, narrow, read_tombstones, withheld
+from tasks.lake.access import Said, access_version, narrow, read_tombstones, withheld
 from tasks.lake.lake import Corrupt, Lake
 from tasks.lake.storage import NotFound
 from tasks.plan.baseline import read_baseline
@@ -21,6 +21,7 @@ from tasks.plan.changes import REGRANTED, name_changes
 from tasks.plan.damage import NO_DAMAGE, find_damage
 from tasks.plan.grants import grant, known_groups, revoke_by_rules
 from tasks.plan.guard import refuse_deletions
+from tasks.plan.migration import find_migration
 from tasks.plan.quarantine import read_quarantine
 from tasks.plan.registry import list_sources
 from tasks.plan.sharding import lay_out, reused_parts
@@ -104,21 +105,22 @@ def make_plan(
     groups = known_groups(target)
     had_groups = published.filter(pl.col("groups").is_not_null())["doc_id"].to_list()
     said = Said(frozenset(target["doc_id"].to_list()), groups, had_groups)
+    rights = access_version(lake)
     if not options.dry_run:
         revoke_by_rules(lake, config.access.rules, flip, published, said.documents)
     access = None if options.dry_run else narrow(lake, said)
-    if unlisted:
-        raise unlisted[0]
-    if held and not options.dry_run:
-        raise PlanRefused(held, hint="glossator resume")
+    if unlisted and (options.dry_run or not held):
+        raise _with_rights(unlisted[0], taken=access_version(lake) != rights)
     removed = published.filter(pl.col("source").is_in(list(options.without))).select("doc_id", "source", "uri")
     deleted = pl.concat([*(found.changes.deleted for found in surveys), removed])
-    refused = refuse_deletions(deleted, published, options.allow_deletes, options.without)
-    if refused is not None and not options.dry_run:
-        raise refused
-    migrates = _migration(snapshot, space.stages, target, options)
+    migration = find_migration(snapshot, config, space.stages, target, allowed=options.migrate)
+    guard = refuse_deletions(deleted, published, options.allow_deletes, options.without)
+    refusals = [refusal for refusal in (guard, migration.refusal) if refusal is not None]
+    if not options.dry_run and (held or refusals):
+        refusal = PlanRefused(held, hint="glossator resume") if held else refusals[0]
+        raise _with_rights(refusal, taken=access_version(lake) != rights)
     damage = find_damage(lake, config, snapshot) if snapshot else NO_DAMAGE
-    shards, jobs = lay_out(lake, snapshot, space.stages, target, published, migrates, damage.shards)
+    shards, jobs = lay_out(lake, snapshot, space.stages, target, published, migration.stages, damage.shards)
     sizes = {doc_id: size for found in surveys for doc_id, size in found.sizes.items()}
     to_read = target.filter(pl.col("action").is_in(["added", "changed"]))["doc_id"]
     return Plan(
@@ -133,16 +135,18 @@ def make_plan(
         reused=reused_parts(snapshot, shards, jobs),
         failures=tuple(failure for found in surveys for failure in found.failures),
         bytes=sum(sizes.get(doc_id, 0) for doc_id in to_read),
-        migrates=migrates,
+        migrates=migration.stages,
+        redone=migration.redone,
         rebuilds_stores=snapshot is not None and snapshot.config_digests.get("stores") != stores_digest(config),
         damaged=damage.keys,
         held=held,
-        refused=refused.message if refused else "",
+        refused="\n".join(refusal.message for refusal in refusals),
         removes=options.without,
         changes=name_changes(target, deleted, published) if options.dry_run else (),
         restricted=len(groups),
         returned=tuple(sorted({*published["source"]} - recorded - {spec.name for spec in listed} - {*options.without})),
         purged=tuple(tombstones),
+        unread=target.filter(pl.col("action").is_in(["added", "copied", "changed", "renamed"])).height,
         had_groups=tuple(had_groups),
         access=access,
         withheld=withheld(lake, replace(said, documents=_unchanged(target))) if groups or access else 0,
@@ -170,19 +174,11 @@ def _unchanged(target: pl.DataFrame) -> frozenset[str]:
     return frozenset(target.filter(pl.col("action") == "unchanged")["doc_id"].to_list())
 
 
-def _migration(
-    snapshot: Snapshot | None, stages: dict[Stage, str], target: pl.DataFrame, options: PlanOptions
-) -> tuple[Stage, ...]:
-    if snapshot is None:
-        return ()
-    changed: tuple[Stage, ...] = tuple(stage for stage in STAGES if snapshot.config_digests.get(stage) != stages[stage])
-    kept = target.filter(pl.col("action").is_in(["unchanged", "carried", "stale"])).height
-    if changed and kept and not options.migrate:
-        raise PlanRefused(
-            f"config, code or model changed for {', '.join(changed)}: {kept} unchanged documents would be redone",
-            hint="run again with --migrate, or set the configuration back",
-        )
-    return changed
+def _with_rights(refusal: PlanRefused, *, taken: bool) -> PlanRefused:
+    """Return a refusal that says what counts all the same."""
+    if not taken:
+        return refusal
+    return PlanRefused(f"{refusal.what} (rights that rules or sidecars take away count already)", hint=refusal.hint)
 
 
 def _counts(target: pl.DataFrame, deleted: int, failed: int) -> ChangeCounts:

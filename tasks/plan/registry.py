@@ -87,6 +87,16 @@ def _refuse_overlap(path: Path, recorded: Iterable[SourceSpec]) -> None:
         )
 
 
+def meanings(name: str, sources: Iterable[str]) -> list[tuple[str, str]]:
+    """Return the (source, URI) that a person may mean who names a document by ``uri`` or by ``source/uri``."""
+    return [
+        (source, uri)
+        for source in sorted(sources)
+        for uri in dict.fromkeys((name, name.removeprefix(f"{source}/")))
+        if uri
+    ]
+
+
 def record_source(lake: Lake, spec: SourceSpec) -> None:
     """Record the root of a source."""
     lake.storage.write(f"sources/{spec.name}.json", spec.model_dump_json(indent=1).encode())

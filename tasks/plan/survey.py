@@ -20,7 +20,11 @@ from tasks.plan.changes import ChangeSet, compare
 from tasks.plan.grants import Sidecars, read_sidecars, without_purged
 from tasks.plan.listing import DigestedListing, digest_listing, remember_hints
 from tasks.plan.quarantine import Quarantined, still_failing
+from tasks.plan.registry import list_sources
 from tasks.plan.source import SIDECAR, Listing, Source, open_source
+
+MOST_SKIPPED = 3
+"""Files of no known type that are told by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +64,11 @@ def survey(
         PlanRefused: the listing failed or is empty.
     """
     source = open_source(spec, space.config.load)
-    listing = source.listing()
-    _refuse_empty(source, listing, published)
+    try:
+        listing = source.listing()
+        _refuse_empty(source, listing, published)
+    except PlanRefused as error:
+        raise PlanRefused(error.what, hint="; ".join([str(error.hint), *_ways_out(space, lake, spec)])) from error
     unusable = _no_longer_usable(source, listing, published, tombstones)
     listing = without_purged(listing, {key: stone for key, stone in tombstones.items() if stone.source == spec.name})
     sidecars = read_sidecars(source, listing)
@@ -81,6 +88,7 @@ def survey(
             name=spec.name,
             listed=len(supported),
             skipped=dict(sorted(_skipped(listing).items())),
+            skipped_first=tuple(_unsupported(listing)[:MOST_SKIPPED]),
             unusable=tuple(sorted((*listing.unusable, *sidecars.idle))),
             hashed=digested.hashed,
             denied=sidecars.denied,
@@ -127,12 +135,24 @@ def _no_longer_usable(
     ]
 
 
+def _ways_out(space: Workspace, lake: Lake, spec: SourceSpec) -> list[str]:
+    """Return what else can be done while a recorded source has nothing to give: it holds up a run over all sources."""
+    names = {known.name for known in list_sources(lake)}
+    if spec.name not in names:
+        return []
+    others = [f"`glossator index {other.root}`" for other in space.sources if other.name in names - {spec.name}]
+    ways = [f"to index another source meanwhile: {others[0]}"] if others else []
+    return [*ways, f"if it is meant: `glossator source remove {spec.name}`"]
+
+
 def _skipped(listing: Listing) -> Counter[str]:
-    return Counter(
-        entry.uri.rpartition("/")[2].rpartition(".")[2].lower() if "." in entry.uri else "(no ending)"
-        for entry in listing.entries
-        if document_type(entry.uri) is None and not entry.uri.endswith(SIDECAR)
-    )
+    names = (uri.rpartition("/")[2] for uri in _unsupported(listing))
+    return Counter(name.rpartition(".")[2].lower() if "." in name else "(no ending)" for name in names)
+
+
+def _unsupported(listing: Listing) -> list[str]:
+    uris = (entry.uri for entry in listing.entries)
+    return [uri for uri in uris if document_type(uri) is None and not uri.endswith(SIDECAR)]
 
 
 def _failing(

@@ -128,6 +128,7 @@ def assemble(
         bm25=bm25,
         vectors=vectors,
         counts=count(passages),
+        settings=space.config.result_settings(),
     )
 
 

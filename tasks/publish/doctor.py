@@ -86,10 +86,10 @@ def _files(space: Workspace, lake: Lake, snapshot: Snapshot) -> tuple[bool, str]
     missing = [ref for ref in parts if lake.find_part(ref.stage, ref.key) is None]
     if missing:
         raise GlossatorError(
-            f"{len(missing)} of {len(parts)} parts are missing, the first is {missing[0].stage} {missing[0].key}",
+            f"{len(missing):,} of {len(parts):,} parts are missing, the first is {missing[0].stage} {missing[0].key}",
             hint="run `glossator index` again: what is missing is computed anew",
         )
-    return False, f"{len(folders)} folders and {len(parts)} parts are whole"
+    return False, f"{len(folders):,} folders and {len(parts):,} parts are whole"
 
 
 def _spans(space: Workspace, lake: Lake, snapshot: Snapshot) -> tuple[bool, str]:
@@ -101,8 +101,8 @@ def _spans(space: Workspace, lake: Lake, snapshot: Snapshot) -> tuple[bool, str]
             if not good:
                 wrong.append(f"{uri}[{start}:{end}]")
     if wrong:
-        return True, f"{len(wrong)} of {total} chunks are not their document's text, the first is {wrong[0]}"
-    return False, f"text[start:end] is the chunk for all {total} chunks"
+        return True, f"{len(wrong):,} of {total:,} chunks are not their document's text, the first is {wrong[0]}"
+    return False, f"text[start:end] is the chunk for all {total:,} chunks"
 
 
 def _recomputed(lake: Lake, ref: PartRef) -> Iterator[tuple[str, int, int, bool]]:
@@ -128,7 +128,7 @@ def _bm25(space: Workspace, lake: Lake, snapshot: Snapshot) -> tuple[bool, str]:
     index = Bm25Index.open(lake.open_folder(bm25_folder(snapshot.bm25)))
     chunks = read_catalog(lake, snapshot.catalog, "chunks", ["shard", "row"])
     if index.size != chunks.height:
-        return True, f"BM25 holds {index.size} chunks, the catalog {chunks.height}"
+        return True, f"BM25 holds {index.size:,} chunks, the catalog {chunks.height:,}"
     expected = _term_sums(lake, snapshot)
     digests = {
         ref.shard: read_arrow(lake.open_folder(passages_folder(ref.key)) / "chunks.arrow", ["embedded_digest"])[
@@ -140,8 +140,8 @@ def _bm25(space: Workspace, lake: Lake, snapshot: Snapshot) -> tuple[bool, str]:
     found = index.term_sums(_hashes(pl.Series(index.vocabulary.to_pylist(), dtype=pl.String)))
     wrong = int((found != wanted).sum())
     if wrong:
-        return True, f"{wrong} of {index.size} BM25 rows are not the chunk of their place in the catalog"
-    return False, f"BM25 holds all {index.size} chunks, in the catalog's order"
+        return True, f"{wrong:,} of {index.size:,} BM25 rows are not the chunk of their place in the catalog"
+    return False, f"BM25 holds all {index.size:,} chunks, in the catalog's order"
 
 
 def _term_sums(lake: Lake, snapshot: Snapshot) -> dict[str, int]:
@@ -167,14 +167,18 @@ def _milvus(space: Workspace, lake: Lake, snapshot: Snapshot) -> tuple[bool, str
     wanted = set(read_catalog(lake, snapshot.catalog, "chunks", ["chunk_id"])["chunk_id"].to_list())
     try:
         with closing(open_milvus(space.config.milvus, lake, snapshot.vectors)) as store:
-            held = set(store.ids())
+            rows = Counter(store.ids())
     except TransientError as error:  # In use by another process, or damaged: Milvus Lite says the same of both.
         hint = f"{error.hint}; if that does not help, `glossator doctor --repair` writes its rows again"
         raise GlossatorError(error.what, hint=hint) from error
-    missing = wanted - held
+    missing = wanted - rows.keys()
     if missing:
-        return True, f"Milvus lacks {len(missing)} of {len(wanted)} chunks"
-    return False, f"Milvus holds all {len(wanted)} chunks, and {len(held - wanted)} rows that no reader sees"
+        return True, f"Milvus lacks {len(missing):,} of {len(wanted):,} chunks"
+    # Milvus Lite, killed while it flushes, holds twice what it was about to take out of its log.
+    double = sum(rows[chunk] > 1 for chunk in wanted)
+    if double:
+        return True, f"Milvus holds {double:,} of {len(wanted):,} chunks twice"
+    return False, f"Milvus holds all {len(wanted):,} chunks, and {len(rows.keys() - wanted):,} rows that no reader sees"
 
 
 def _recall(space: Workspace, lake: Lake, snapshot: Snapshot) -> tuple[bool, str]:

@@ -206,12 +206,10 @@ class Eraser:
 
     def _temporary(self) -> None:
         """Delete what interrupted writes left; a write that is going on takes seconds."""
-        for folder in sorted(path.name for path in _root(self.lake).iterdir() if path.is_dir()):
-            if folder != "milvus.db":
-                for key in list(self.lake.storage.temporaries(folder)):
-                    path = self.lake.storage.local(key)
-                    if path.exists() and path.stat().st_mtime < time.time() - TEMPORARY_SECONDS:
-                        self._delete(path)
+        for key in list(self.lake.storage.temporaries("")):
+            path = self.lake.storage.local(key)
+            if path.exists() and path.stat().st_mtime < time.time() - TEMPORARY_SECONDS:
+                self._delete(path)
 
     # --- deletions -------------------------------------------------------------------------------------------------
 

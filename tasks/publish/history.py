@@ -17,7 +17,7 @@ from pydantic import ConfigDict
 
 from schemas.config import MilvusConfig
 from schemas.errors import GlossatorError, PublishRefused, UsageError
-from schemas.snapshot import Flip, Record
+from schemas.snapshot import SHORT, Flip, Record
 from tasks.lake.lake import Lake, bm25_folder, catalog_folder, passages_folder, snapshot_path
 from tasks.lake.storage import NotFound
 from tasks.publish.milvus import collection_exists
@@ -26,10 +26,6 @@ from tasks.publish.pointer import SnapshotHead, available, point, read_head
 from tasks.publish.retention import publishes
 
 _NUMBER = re.compile(r"[#@]([0-9]+)")
-
-
-class Gone(UsageError):
-    """What is meant is clear, and no such snapshot is there any more."""
 
 
 class SnapshotEntry(Record):
@@ -126,7 +122,7 @@ def resolve(lake: Lake, selector: str) -> str:
     if not found:
         raise UsageError(f"no snapshot of {lake.collection!r} begins with {selector!r}", hint=_offer(lake))
     if len(found) > 1:
-        raise UsageError(f"several snapshots begin with {selector!r}: {', '.join(found)}", hint="give more of the name")
+        raise UsageError(f"several snapshots begin with {selector!r}: {_listed(found)}", hint="give more of the name")
     return found[0]
 
 
@@ -141,21 +137,18 @@ def rollback(
 
     Raises:
         UsageError: there is no such snapshot, or it is current already.
-        PublishRefused: it is not retained, or something that it names is gone. Nothing was changed.
+        PublishRefused: it was dropped, or something that it names is gone. Nothing was changed.
         TransientError: somebody else moved the pointer at the same moment.
     """
     newest = _current(lake)
-    try:
-        name = resolve(lake, to or "previous")
-    except Gone as error:
-        raise PublishRefused(error.what, hint=error.hint) from error
+    name = resolve(lake, to or "previous")
     if name == newest.snapshot:
-        raise UsageError(f"snapshot {name} is current already", hint=_offer(lake, without=name))
+        raise UsageError(f"snapshot {name[:SHORT]} is current already", hint=_offer(lake, without=name))
     if name not in available(lake):
-        raise PublishRefused(f"snapshot {name} is not retained", hint=_offer(lake, without=newest.snapshot))
+        raise PublishRefused(f"snapshot {name[:SHORT]} was dropped", hint=_offer(lake, without=newest.snapshot))
     lost = _lost(lake, name, milvus)
     if lost:
-        raise PublishRefused(f"snapshot {name} cannot be served: {lost}", hint=_offer(lake, without=name))
+        raise PublishRefused(f"snapshot {name[:SHORT]} cannot be served: {lost}", hint=_offer(lake, without=name))
     return point(lake, newest.number + 1, name, author=author, reason=reason, hold=True, now=now)
 
 
@@ -189,7 +182,7 @@ def _of_flip(lake: Lake, number: int) -> str:
             f"there is no flip {number}, the newest is {_current(lake).number}", hint=_offer(lake)
         ) from error
     if not lake.has_snapshot(name):
-        raise Gone(f"the snapshot of flip {number} ({name}) was swept", hint=_offer(lake))
+        raise UsageError(f"the snapshot of flip {number} ({name[:SHORT]}) was swept", hint=_offer(lake))
     return name
 
 
@@ -207,7 +200,7 @@ def _previous(lake: Lake) -> str:
     before = [name for name in kept if created[name] < created[current]]
     if before:  # What a purge made anew no flip ever named.
         return max(before, key=lambda name: (created[name], name))
-    raise Gone(f"no snapshot before {current} is retained", hint=_offer(lake, without=current))
+    raise UsageError(f"no snapshot before {current[:SHORT]} is kept", hint=_offer(lake, without=current))
 
 
 def _lost(lake: Lake, name: str, milvus: MilvusConfig) -> str:
@@ -232,5 +225,10 @@ def _damaged(lake: Lake, name: str) -> GlossatorError:
 
 
 def _offer(lake: Lake, without: str = "") -> str:
-    names: Sequence[str] = [name for name in available(lake) if name != without]
-    return f"available: {', '.join(names)}" if names else "no other snapshot is available"
+    names = [name for name in available(lake) if name != without]
+    return f"kept: {_listed(names)}" if names else "no other snapshot is kept"
+
+
+def _listed(names: Sequence[str]) -> str:
+    short = [name[:SHORT] for name in names]
+    return ", ".join(short if len(set(short)) == len(short) else names)  # The same contents in another layout.

@@ -22,7 +22,7 @@ from schemas.config import MilvusConfig
 from schemas.errors import GlossatorError, PublishRefused, TransientError
 from schemas.snapshot import VectorStoreRef
 from tasks.lake.lake import MILVUS_FOLDER, Lake, first_line
-from tasks.publish import milvus_server
+from tasks.publish import milvus_folder, milvus_server
 
 SCHEMA_VERSION = 1
 IDENTITY_LENGTH = 16
@@ -68,9 +68,9 @@ def collection_exists(config: MilvusConfig, lake: Lake, ref: VectorStoreRef) -> 
 
     Embedded, its folder answers: opening Milvus Lite takes a second, and fails while another process has it open.
     """
-    folders = local_milvus(lake) / "collections"
-    if not config.uri and (folders.is_dir() or not folders.parent.exists()):
-        return (folders / ref.collection).is_dir()
+    folder = local_milvus(lake)
+    if not config.uri and ((folder / "collections").is_dir() or not folder.exists()):
+        return milvus_folder.has_collection(folder, ref.collection)
     with closing(open_milvus(config, lake, ref)) as store:
         return store.exists()
 
@@ -152,6 +152,7 @@ class MilvusStore:
                     hint="choose another name: --collection NAME",
                 )
             return
+        self._clear_remains()
         from pymilvus import DataType, MilvusClient
 
         schema = MilvusClient.create_schema(auto_id=False, enable_dynamic_field=False)
@@ -179,15 +180,27 @@ class MilvusStore:
             )
 
     def drop(self) -> None:
-        """Drop the collection."""
+        """Drop the collection, and what is left of it where a drop was cut off."""
         with _told("drop a collection"):
             self._client.drop_collection(self.ref.collection)
+        self._clear_remains()
+
+    def _clear_remains(self) -> None:
+        if self._local:
+            milvus_folder.clear_remains(self._folder, self.ref.collection)
+
+    def remains(self) -> list[str]:
+        """Return the names of collections as of ``siblings`` of which no more than a folder of Milvus Lite is left."""
+        return list(filter(self._is_sibling, milvus_folder.remains(self._folder))) if self._local else []
+
+    def _is_sibling(self, name: str) -> bool:
+        ours = re.escape(self.ref.collection[:-IDENTITY_LENGTH]) + f"[0-9a-f]{{{IDENTITY_LENGTH}}}"
+        return re.fullmatch(ours, name) is not None
 
     def siblings(self) -> list[str]:
         """Return the names of all Milvus collections of the same collection of ours, this one included if it exists."""
-        ours = re.compile(re.escape(self.ref.collection[:-IDENTITY_LENGTH]) + f"[0-9a-f]{{{IDENTITY_LENGTH}}}")
         with _told("list collections"):
-            return sorted(name for name in self._client.list_collections() if ours.fullmatch(name))
+            return sorted(filter(self._is_sibling, self._client.list_collections()))
 
     def insert(self, rows: Sequence[dict[str, Any]]) -> None:
         """Write rows (columns as in the schema; ``vector`` float32 [dimension]) in calls of bounded bytes.
@@ -290,9 +303,17 @@ class MilvusStore:
                     f"the Milvus collection {self.ref.collection} is gone",
                     hint="run `glossator doctor --repair`: its rows are written again",
                 )
-            with _told("load a collection"):
-                self._client.load_collection(self.ref.collection)
+            try:
+                self._load_collection()
+            except TransientError:
+                if not self._local or not milvus_folder.forget_indexes(self._folder, self.ref.collection):
+                    raise
+                self._load_collection()
             self._loaded = True
+
+    def _load_collection(self) -> None:
+        with _told("load a collection"):
+            self._client.load_collection(self.ref.collection)
 
 
 def _of_document(doc_id: str) -> str:

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from schemas.errors import PublishRefused, UsageError
-from schemas.snapshot import Record
+from schemas.snapshot import SHORT, Record
 from tasks.lake.lake import Lake
 
 _PIN = re.compile(r"pins/[0-9a-f]+-[0-9a-f]+\.json")
@@ -32,7 +32,7 @@ def create_pin(lake: Lake, name: str, *, author: str, reason: str, now: dt.datet
     """Pin a snapshot; an older pin of it is replaced.
 
     Raises:
-        PublishRefused: the snapshot is not retained any more: a sweep may be deleting it.
+        PublishRefused: the snapshot was dropped: a sweep may be deleting it.
     """
     flip = lake.current_flip()
     if flip is None or not lake.has_snapshot(name) or (flip.retained and name not in flip.retained):
@@ -53,13 +53,14 @@ def remove_pin(lake: Lake, name: str) -> None:
         UsageError: it is not pinned.
     """
     if not lake.storage.exists(_key(name)):
-        raise UsageError(f"snapshot {name} is not pinned", hint="`glossator snapshots` shows what is")
+        raise UsageError(f"snapshot {name[:SHORT]} is not pinned", hint="`glossator snapshots` shows what is")
     lake.storage.delete(_key(name))
 
 
 def _swept(name: str) -> PublishRefused:
     return PublishRefused(
-        f"snapshot {name} is not retained any more and will be swept", hint="pin one that `glossator snapshots` lists"
+        f"snapshot {name[:SHORT]} was dropped and will be swept",
+        hint="pin one that `glossator snapshots` lists as kept",
     )
 
 

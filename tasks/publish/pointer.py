@@ -87,7 +87,7 @@ def available(lake: Lake) -> list[str]:
     flip = lake.current_flip()
     if flip is None:
         return []
-    names = flip.retained or (flip.snapshot, *lake.snapshot_names())
+    names = (flip.snapshot, *(flip.retained or lake.snapshot_names()))
     return [name for name in dict.fromkeys((*names, *read_pins(lake))) if lake.has_snapshot(name)]
 
 

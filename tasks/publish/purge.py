@@ -25,7 +25,7 @@ from tasks.lake.access import Tombstone, change_groups, read_tombstones
 from tasks.lake.lake import Lake, catalog_folder, snapshot_path
 from tasks.plan.listing import read_hints, remember_hints
 from tasks.plan.quarantine import read_quarantine
-from tasks.plan.registry import list_sources
+from tasks.plan.registry import list_sources, meanings
 from tasks.publish.catalog import read_catalog
 from tasks.publish.erase import Eraser, Traces, find_traces, probes, search_lake
 from tasks.publish.milvus import IDENTITY_LENGTH, VectorsGone, collection_name, open_milvus
@@ -59,22 +59,24 @@ class PurgeReport(Record):
     lines: int
 
 
-def find_document(lake: Lake, uri: str, source: str | None) -> tuple[str, str]:
-    """Return (source, doc_id) of the document that a person means.
+def find_document(lake: Lake, name: str, source: str | None) -> tuple[str, str, str]:
+    """Return (source, URI, doc_id) of the document that a person means by ``uri`` or ``source/uri``.
 
     Raises:
-        UsageError: nobody has heard of it, or several sources have one of this URI.
+        UsageError: nobody has heard of it, or several documents may be meant.
     """
     names = {spec.name for spec in list_sources(lake)} | {stone.source for stone in read_tombstones(lake).values()}
-    known = sorted(name for name in names if source in {None, name} and _knows(lake, name, uri))
+    meant = meanings(name, names if source is None else names & {source})
+    known = [(place, uri) for place, uri in meant if _knows(lake, place, uri)]
     if not known:
         raise UsageError(
-            f"no document {uri!r} is known{f' in source {source!r}' if source else ''}",
-            hint="give its path inside the source, as `glossator search` prints it",
+            f"no document {name!r} is known{f' in source {source!r}' if source else ''}",
+            hint="give its path inside the source, as `glossator search` prints it, or SOURCE/PATH",
         )
     if len(known) > 1:
-        raise UsageError(f"{uri!r} is in several sources: {', '.join(known)}", hint="say which: --source NAME")
-    return known[0], document_id(known[0], uri)
+        found = ", ".join(f"{place}/{uri}" for place, uri in known)
+        raise UsageError(f"{name!r} may be any of {found}", hint="say which: its whole name, or --source NAME")
+    return *known[0], document_id(*known[0])
 
 
 def _knows(lake: Lake, source: str, uri: str) -> bool:

@@ -8,7 +8,7 @@ The order is what makes it safe to be killed anywhere, and safe for readers who 
 3. *rows* of withdrawn snapshots in Milvus, less the rows that others need; with ``full``, all rows that nobody needs.
 4. *collections* of Milvus that nobody needs.
 5. *folders* (catalogs, BM25 indexes, passages), each with its manifest first; then the files in ``withdrawn/``.
-6. *parts*, *records* and *temporary* files that were not used for a while.
+6. *parts* and *records* that were not used for a while, and what interrupted writes left, wherever that is.
 
 Each step finds its work by looking, so that a sweep that was killed is finished by the next. One that was paused for
 longer than its lease finds out after the first thing that it then deletes, and takes that back. Flips, sources and
@@ -38,7 +38,6 @@ from tasks.publish.restoration import restore_rows
 
 FOLDERS = ("catalog", "bm25", "passages")
 RECORDS = ("state/plans", "state/prefect", "state/vectors")
-_WRITTEN = ("parts", *FOLDERS, "snapshots", "withdrawn", "pins", "state")
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,11 +223,14 @@ class _Sweep:
     def _milvus(self, dropped: Sequence[Snapshot]) -> None:
         newest = self.needs.snapshots[0].vectors
         with closing(open_milvus(self.milvus, self.lake, newest)) as store:
-            names = store.siblings()
+            names, remains = store.siblings(), store.remains()
         for name in names:
             if name in self.needs.collections:
                 self._rows(name, [snapshot for snapshot in dropped if snapshot.vectors.collection == name])
             else:
+                self._drop(name)
+        for name in remains:
+            if name not in self.needs.collections:
                 self._drop(name)
 
     def _rows(self, collection: str, dropped: Sequence[Snapshot]) -> None:
@@ -308,8 +310,7 @@ class _Sweep:
             self._delete_old("records", self.storage.keys(folder))
 
     def _temporary(self) -> None:
-        for folder in _WRITTEN:
-            self._delete_old("temporary", self.storage.temporaries(folder))
+        self._delete_old("temporary", self.storage.temporaries(""))
 
     def _delete_old(self, what: str, keys: Iterable[str]) -> None:
         age: dt.timedelta = getattr(self.policy, what)

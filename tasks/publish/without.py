@@ -21,7 +21,7 @@ from schemas.work import ModelStamp, ShardJob, Workspace
 from tasks.chunk.step import CHUNK, describe_spans
 from tasks.contextualize.step import CONTEXTUALIZE, describe_contexts
 from tasks.embed.step import EMBED, describe_vectors
-from tasks.lake.lake import Lake, bm25_folder, catalog_folder
+from tasks.lake.lake import Corrupt, Lake, bm25_folder, catalog_folder
 from tasks.lake.storage import NotFound
 from tasks.load.step import describe_documents
 from tasks.publish.bm25 import Bm25Index
@@ -107,19 +107,17 @@ def _rebuilt(lake: Lake, space: Workspace, refs: Refs, doc_id: str) -> Refs:
 
     documents = _others(lake, refs["load"], doc_id)
     failures = tuple(failure for failure in refs["load"].failures if failure.doc_id != doc_id)
-    loaded = lake.write_part(
-        describe_documents(stages["load"], shard, documents, failures, documents.num_rows), documents
-    )
+    loaded = _write(lake, describe_documents(stages["load"], shard, documents, failures, documents.num_rows), documents)
 
     spans = _others(lake, refs["chunk"], doc_id)
     failures = tuple(failure for failure in refs["chunk"].failures if failure.doc_id != doc_id)
-    chunked = lake.write_part(
-        describe_spans(stages["chunk"], shard, CHUNK.key(*at, loaded), spans, failures, documents.num_rows), spans
+    chunked = _write(
+        lake, describe_spans(stages["chunk"], shard, CHUNK.key(*at, loaded), spans, failures, documents.num_rows), spans
     )
 
     rows = _others(lake, refs["contextualize"], doc_id)
     key = CONTEXTUALIZE.key(*at, loaded, chunked)
-    contexts = lake.write_part(describe_contexts(stages["contextualize"], shard, key, rows), rows)
+    contexts = _write(lake, describe_contexts(stages["contextualize"], shard, key, rows), rows)
 
     digests = set(rows["embedded_digest"].to_pylist())
     vectors = _of(
@@ -128,13 +126,13 @@ def _rebuilt(lake: Lake, space: Workspace, refs: Refs, doc_id: str) -> Refs:
         {embed_key(space.model.identity, digest) for digest in digests},
     )
     key = EMBED.key(*at, contexts)
-    embedded = lake.write_part(describe_vectors(stages["embed"], shard, key, vectors["embed_key"].to_pylist()), vectors)
+    embedded = _write(lake, describe_vectors(stages["embed"], shard, key, vectors["embed_key"].to_pylist()), vectors)
 
     held = _of(lake.read_part("tokens", refs["tokens"].key), "embedded_digest", digests)
     # Made anew: a filtered table would still hold the words of all rows in its dictionary.
     terms = term_table(dict(zip(held["embedded_digest"].to_pylist(), held["tokens"].to_pylist(), strict=True)))
     key = TOKENIZE.key(*at, contexts)
-    tokens = lake.write_part(describe_terms(stages["tokens"], shard, key, terms), terms)
+    tokens = _write(lake, describe_terms(stages["tokens"], shard, key, terms), terms)
 
     passages = PASSAGES.run(*at, loaded, chunked, contexts, embedded)
     return {
@@ -145,6 +143,18 @@ def _rebuilt(lake: Lake, space: Workspace, refs: Refs, doc_id: str) -> Refs:
         "tokens": tokens,
         "passages": passages,
     }
+
+
+def _write(lake: Lake, ref: PartRef, table: pa.Table) -> PartRef:
+    """Write a part unless a purge that was cut off has done so."""
+    try:
+        found = lake.find_part(ref.stage, ref.key)
+    except Corrupt:
+        found = None
+    # The key of a part does not tell which documents failed, and what they said may quote them.
+    if found is not None and found.failures == ref.failures:
+        return found.model_copy(update={"shard": ref.shard})
+    return lake.write_part(ref, table)
 
 
 def _others(lake: Lake, ref: PartRef, doc_id: str) -> pa.Table:

@@ -119,11 +119,11 @@ def test_entries_that_cannot_be_documents_are_named_and_left_out(home: Any, docu
         os.chdir(here)
     report = home.run("index", "--json").json
     left_out = dict(report["left_out"])
-    assert set(left_out) == {"pipe.md", "dead.md", "secret.md", "socket.md"}
-    assert left_out["dead.md"] == "a link to nothing"
+    assert set(left_out) == {"docs/pipe.md", "docs/dead.md", "docs/secret.md", "docs/socket.md"}
+    assert left_out["docs/dead.md"] == "a link to nothing"
     assert report["documents"]["added"] == 1 and report["documents"]["unchanged"] == 31
     shown = home.call("index")
-    assert shown.code == 0 and "left out pipe.md: not a regular file" in shown.out
+    assert shown.code == 0 and "  * left out docs/pipe.md: not a regular file" in shown.out
 
 
 def test_bad_files_are_quarantined_and_the_rest_is_published(home: Any, document: Write) -> None:
@@ -199,6 +199,7 @@ def test_a_wrong_configuration_file(home: Any, toml: str, told: str) -> None:
     [
         (("--set", "chunk.child_tokens"), "is not KEY=VALUE"),
         (("--set", "chunk.nope=1"), "--set: chunk.nope: unknown key"),
+        (("--set", "chunk.max_tokens=1"), "chunk.max_tokens: unknown key -> did you mean chunk.parent_tokens"),
         (("--set", "chunk.child_tokens=-5"), "--set: chunk.child_tokens: Input should be greater than"),
         (("--set", "chunk.child_tokens=4000"), "set chunk.child_tokens to at most"),
         (("--set", "embed.model=hash:1"), "is not hash:DIM"),
@@ -227,7 +228,7 @@ def test_a_wrong_option_of_index(indexed: Any, arguments: tuple[str, ...], told:
         (("search",), "Missing argument 'question'. -> `glossator search --help` shows how"),
         (("search", "tide", "-k", "0"), "Invalid value for '-k'"),
         (("search", "tide", "--mode", "both"), "'both' is not one of"),
-        (("evaluate", "nowhere.jsonl"), "cannot read the golden questions in nowhere.jsonl"),
+        (("evaluate", "nowhere.jsonl"), "in nowhere.jsonl: No such file or directory -> name a file of JSON lines"),
         (("search", ""), "the question is empty -> say what to look for: `glossator search"),
         (("ask", " \n "), "the question is empty"),
         (("show", "zzzz"), "no chunk 'zzzz' in snapshot"),
@@ -263,7 +264,8 @@ def test_a_change_of_configuration_is_refused_without_migrate(home: Any) -> None
     with nothing_changes(home):
         done = home.call("index", "--set", "chunk.child_tokens=90")
         assert done.code == REFUSED
-        assert "31 unchanged documents would be redone -> run again with --migrate" in done.complaint
+        assert "settings changed (chunk.child_tokens 180 → 90): 31 unchanged documents would be" in done.complaint
+        assert "redone -> run again with --migrate" in done.complaint
 
 
 # --- questions --------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,9 @@ REPORT_KEYS = {
     "llm_calls",
     "usd",
     "seconds",
+    "redone",
     "skipped",
+    "skipped_first",
     "left_out",
     "denied",
     "failed",
@@ -281,6 +284,20 @@ def test_json_commands_print_one_document_and_nothing_else(indexed: Any) -> None
         done = indexed.run(*arguments, "--json")
         assert done.err == ""
         assert done.out == json.dumps(done.json, indent=2, ensure_ascii=False) + "\n"
+
+
+def test_no_paragraph_of_help_breaks_in_a_sentence(indexed: Any) -> None:
+    for arguments in (*COMMANDS, "maintain", "rollback", "snapshots"):
+        words = indexed.call(arguments, "--help").out.partition("╭")[0].split("\n\n")
+        for paragraph in words:
+            lines = [line.strip() for line in paragraph.strip().splitlines()]
+            # A line that has room for the next one's first word was broken by the source, not by the terminal.
+            short = [
+                line
+                for line, after in pairwise(lines)
+                if line and after and line[-1] not in ".:" and len(line) + len(after.split()[0]) < 77
+            ]
+            assert short == [], arguments
 
 
 def test_a_closed_pipe_is_no_error(indexed: Any) -> None:

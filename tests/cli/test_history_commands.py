@@ -80,8 +80,7 @@ def test_snapshots_fit_eighty_columns_and_say_what_is_current(run: Run) -> None:
     assert max(map(len, lines)) <= 80
     assert len(lines) == 4
     assert "#3" in lines[1]
-    assert "current" in lines[1]
-    assert "dropped" in lines[3]
+    assert [line.split()[-1] for line in lines[1:]] == ["current", "kept", "dropped"]
     entries = run("snapshots", "--json").json
     assert [(entry["flips"], entry["current"], entry["retained"]) for entry in entries] == [
         ([3], True, True),
@@ -104,13 +103,16 @@ def test_a_rollback_holds_index_until_resume(run: Run, three: Generations) -> No
     assert "wrong prices" in refused.err
     assert "-> glossator resume" in refused.err
     looked = run("index", "--dry-run")
+    assert max(map(len, looked.out.splitlines())) <= 80
     assert looked.code == ExitCode.DONE
     assert "4 changed" in looked.out
     assert "held" in looked.out
     assert "wrong prices" in run("index", "--dry-run", "--json").json["held"]
     assert "held" in run("status").out
     assert run("status", "--json").json["hold"] is True
-    assert "wrong prices" in run("snapshots").out
+    shown = run("snapshots").out
+    assert "Publishing is held\n  since " in shown and "wrong prices" in shown
+    assert max(map(len, shown.splitlines())) <= 80
     assert run("resume", "--reason", "repaired").code == ExitCode.DONE
     assert run("resume").code == ExitCode.USAGE
     done = run("index", "--json")
@@ -118,14 +120,22 @@ def test_a_rollback_holds_index_until_resume(run: Run, three: Generations) -> No
     assert done.json["flip"] == 6
 
 
-def test_a_rollback_to_what_is_not_retained_is_refused_with_what_is(run: Run) -> None:
+def test_a_rollback_to_what_was_dropped_is_refused_with_what_is(run: Run) -> None:
     newest, second, dropped = names(run)
     said = run("rollback", "#1", "--reason", "x")
     assert said.code == ExitCode.REFUSED
-    assert dropped in said.err
-    assert second in said.err
-    assert newest not in said.err
+    assert f"snapshot {dropped[:12]} was dropped -> kept: {second[:12]}\n" in said.err
+    assert newest[:12] not in said.err
     assert run("rollback", "nonsense", "--reason", "x").code == ExitCode.USAGE
+
+
+def test_no_way_back_is_a_mistake_of_the_command_for_rollback_and_diff_alike(run: Run) -> None:
+    *_, second, _ = names(run)
+    assert run("rollback", "--reason", "x").code == ExitCode.DONE
+    for words in (("rollback", "--reason", "x"), ("diff",)):
+        said = run(*words)
+        assert said.code == ExitCode.USAGE
+        assert f"no snapshot before {second[:12]} is kept -> kept: " in said.err
 
 
 def test_a_rollback_by_number_or_name(run: Run) -> None:
@@ -167,7 +177,11 @@ def test_maintain_shows_before_it_deletes(run: Run, three: Generations) -> None:
     done = run("maintain", "--json").json
     assert (done["orphans"]["count"], done["finished"]) == (1, True)
     assert orphan not in three.rows()
-    assert "Nothing to delete" in run("maintain").out
+    nothing = run("maintain").out
+    assert nothing.startswith("Nothing to delete:\n")
+    told = " ".join(nothing.split())
+    assert "A dropped snapshot goes 15 minutes after" in told and "other parts 7 days after it." in told
+    assert max(map(len, nothing.splitlines())) <= 80
     assert run("doctor").code == ExitCode.DONE
 
 

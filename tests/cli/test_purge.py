@@ -69,9 +69,11 @@ def test_a_uri_of_two_sources_needs_its_source(home: Any) -> None:
     more.mkdir()
     (more / "secret.md").write_text("# Another\n\nAnother text of another source.\n")
     assert home.run("index", str(more)).code == 0
-    assert "docs, more" in home.run("purge", "secret.md", "--reason", "x", "--yes").complaint
-    done = home.run("purge", "secret.md", "--source", "docs", "--reason", "x", "--yes", "--json")
-    assert done.code == 0 and done.json["source"] == "docs"
+    assert "docs/secret.md, more/secret.md" in home.run("purge", "secret.md", "--reason", "x", "--yes").complaint
+    done = home.run("purge", "docs/secret.md", "--reason", "x", "--yes", "--json")
+    assert done.code == 0 and (done.json["source"], done.json["uri"]) == ("docs", "secret.md")
+    assert "more/secret.md is not purged" in home.run("purge", "more/secret.md", "--undo").complaint
+    assert "docs/secret.md would be" in home.run("purge", "secret.md", "--source", "docs").complaint
     assert files_with(home, MARKER) == []
     assert "secret.md" in found(home, "another source")
 
@@ -98,6 +100,7 @@ def test_a_revocation_counts_before_the_next_publish(home: Any) -> None:
     assert found(home, "tide gauge", "--as", "staff") == ["open.md"], "a dry run changes nothing"
     refused = home.run("index", "--set", "chunk.child_tokens=60")
     assert refused.code == 4, "nothing is built"
+    assert "(rights that rules or sidecars take away count already) -> run again" in refused.complaint
     assert found(home, "tide gauge", "--as", "staff") == []
     assert set(found(home, "tide gauge", "--as", "hr")) == {"pay.md", "open.md"}
 
@@ -106,6 +109,9 @@ def test_restricted_documents_are_told(home: Any) -> None:
     assert "2 documents for some groups only" in home.run("index", "--dry-run").out
     assert home.run("index", "--dry-run", "--json").json["restricted"] == 2
     assert "2 documents for some groups only" in home.run("status").out
+    (home.docs / "new.md").write_text("---\ngroups: [hr]\n---\n# New\n\nFor some only.\n")
+    assert "access: at least 2 documents for some groups only" in home.run("index", "--dry-run").out
+    assert home.run("index", "--dry-run", "--json").json["unread"] == 1
     (home.docs / "pay.md.groups").write_bytes(b"\xff\xfe")
     done = home.run("index")
-    assert done.code == 0 and "shown to nobody pay.md" in done.out
+    assert done.code == 0 and "  * shown to nobody docs/pay.md" in done.out

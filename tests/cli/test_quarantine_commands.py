@@ -62,6 +62,8 @@ def test_the_list_says_what_happened_and_what_serves_meanwhile(sick: Any) -> Non
 
 def test_the_traceback_is_shown_when_asked_for(sick: Any) -> None:
     shown = sick.call("quarantine", "list", "docs/new.md", "--traceback")
+    error = shown.out[shown.out.index("    schemas.errors.PermanentError") :]
+    assert [line for line in error.splitlines() if columns(line) > 80] == []
     assert shown.code == 0
     assert "Traceback (most recent call last)" in shown.out
     assert "normalisation.py" in shown.out

@@ -103,6 +103,7 @@ def test_a_removal_says_how_many_go_needs_that_number_and_touches_no_file(home: 
     assert "Removed source notes and its 3 documents from the index" in done.out
     assert "31 documents" in done.out
     assert f"Not touched: {notes}" in done.out
+    assert [line for line in done.out.splitlines() if len(line) > 80 and str(notes) not in line] == []
     assert names(home) == ["docs"]
     assert len(list(notes.iterdir())) == 3
     assert home.call("status", "--json").json["counts"]["documents"] == 31

@@ -137,10 +137,39 @@ def test_a_plan_shows_what_would_be_refused(home: Any) -> None:
         path.unlink()
     shown = home.call("index", "--dry-run")
     assert shown.code == REFUSED
-    assert "12 of 31 documents of source 'docs' are gone" in shown.out
+    assert "  * refused: 12 of 31 documents of source 'docs' are gone" in shown.out
+    assert [line for line in shown.out.splitlines() if columns(line) > 80] == []
     assert "and 7 more deleted" in shown.out
     planned = home.call("index", "--dry-run", "--json")
     assert (planned.code, len(planned.json["changes"])) == (REFUSED, 12)
     assert "--allow-deletes 12" in planned.json["refused"]
     assert "source 'docs'" in home.call("index").complaint
     assert home.call("index", "--allow-deletes", "12", "--json").json["documents"]["deleted"] == 12
+
+
+def test_a_plan_to_migrate_says_what_is_redone_of_which_settings_and_so_does_the_report(home: Any) -> None:
+    change = ("--set", "chunk.child_tokens=90", "--set", "embed.model=hash:128")
+    (home.docs / "support" / "glossary.md").write_text("# Glossary\n\nTide: what the moon does.\n")
+    looked = home.call("index", *change, "--dry-run")
+    assert looked.code == REFUSED
+    assert "1 changed, 30 unchanged" in looked.out
+    told = " ".join(looked.out.split())
+    redone = "* 31 documents redone from chunk on (chunks, contexts, embeddings, BM25 terms, passages), since "
+    settings = "chunk.child_tokens 180 → 90, embed.model hash:384 → hash:128"
+    assert redone + settings in told
+    assert f"* refused: settings changed ({settings}): 30 unchanged documents would be redone -> run again" in told
+    assert [line for line in looked.out.splitlines() if columns(line) > 80 or line != line.rstrip()] == []
+    planned = home.call("index", *change, "--dry-run", "--json")
+    assert (planned.code, planned.json["redone"]["documents"]) == (REFUSED, 31)
+    assert home.call("index", *change, "--migrate", "--dry-run").code == 0
+    done = home.run("index", *change, "--migrate")
+    assert done.code == 0 and redone + settings in " ".join(done.out.split())
+
+
+def test_files_of_no_known_type_are_named(home: Any) -> None:
+    for name in ("Makefile_", "a.xyz", "b.xyz", "c.xyz"):
+        (home.docs / name).write_text("words")
+    shown = " ".join(home.call("index", "--dry-run").out.split())
+    assert (
+        "* not indexed, type not supported: 1 (no ending), 3 .xyz: docs/Makefile_, docs/a.xyz, docs/b.xyz, …" in shown
+    )

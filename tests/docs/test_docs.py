@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import shlex
 import subprocess
@@ -11,6 +12,9 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from tests.crash.matrices import FAULT
+from tests.crash.operations import OPERATIONS
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,6 +29,19 @@ def generator() -> ModuleType:
 
 def test_the_configuration_reference_is_current() -> None:
     assert (ROOT / "docs/configuration.md").read_text(encoding="utf-8") == generator().configuration()
+
+
+def test_the_results_of_the_fault_tests_are_current_and_broke_no_promise() -> None:
+    assert (ROOT / "docs/reliability.md").read_text(encoding="utf-8") == generator().reliability()
+    results = json.loads((ROOT / "docs/reliability.json").read_text(encoding="utf-8"))
+    rows = [row for fault in results.values() for row in fault["rows"]]
+    assert rows and all(sum(row["points"].values()) > 0 for row in rows)
+    assert [row["violations"] for row in rows if row["violations"]] == []
+
+
+def test_every_operation_that_is_killed_has_its_row_in_the_results() -> None:
+    results = json.loads((ROOT / "docs/reliability.json").read_text(encoding="utf-8"))
+    assert {row["operation"] for row in results[FAULT]["rows"]} == {one.title for one in OPERATIONS.values()}
 
 
 def readme_commands() -> list[str]:
@@ -67,7 +84,9 @@ def test_the_readme_names_every_command() -> None:
     assert offered and offered <= table | {"help"}
 
 
-@pytest.mark.parametrize("name", ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "data/README.md"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "data/README.md", "docs/reliability.md"]
+)
 def test_links_between_documents_lead_somewhere(name: str) -> None:
     document = ROOT / name
     links = re.findall(r"\]\(([^)#:]+)\)", document.read_text(encoding="utf-8"))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+import socket
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from schemas.errors import TransientError
@@ -107,6 +109,19 @@ with publishing(Lake(Path({str(lake.root)!r}), "default"), "killed", 0):
     assert left is not None and left.owner == "killed"
     with publishing(lake, "me", 0) as held:
         assert held.still_ours()
+
+
+def test_the_lease_of_a_killed_process_that_nobody_waited_for_is_taken_over(lake: Lake) -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    write(lake, pid=child.pid, host=socket.gethostname())
+    with pytest.raises(TransientError), publishing(lake, "second", wait_seconds=0):
+        pass
+    child.kill()
+    while psutil.Process(child.pid).status() != psutil.STATUS_ZOMBIE:
+        time.sleep(0.01)
+    with publishing(lake, "second", wait_seconds=0) as held:
+        assert held.lease.owner == "second"
+    child.communicate()
 
 
 def test_the_heartbeat_renews_it(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:

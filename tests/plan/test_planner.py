@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from schemas.errors import PlanRefused, UsageError
-from schemas.plan import ChangeCounts
+from schemas.plan import ChangeCounts, Redone
+from schemas.snapshot import STAGES, Stage
 from tasks.lake.lake import Lake
 from tasks.plan.guard import GUARD_DOCUMENTS
 from tasks.plan.planner import PlanOptions, make_plan
@@ -49,6 +50,7 @@ def test_unsupported_files_are_counted_by_ending(docs: Path) -> None:
         (docs / name).write_text("x")
     (source,) = plan_of(docs).sources
     assert (source.listed, source.skipped) == (3, {"(no ending)": 1, "bin": 1, "xyz": 2})
+    assert source.skipped_first == ("Makefile_", "a.xyz", "b.XYZ")
 
 
 def test_documents_without_a_word_do_not_come_back_as_new_every_night(docs: Path) -> None:
@@ -127,6 +129,25 @@ def test_a_root_that_is_gone_deletes_nothing(docs: Path) -> None:
     assert contents(lake_beside(docs)) == before
 
 
+def test_a_source_that_holds_up_the_others_names_both_ways_out(docs: Path, tmp_path: Path) -> None:
+    lake, other = lake_beside(docs), make_corpus(tmp_path / "other", pages(2, first=50))
+    run(docs)
+    with pytest.raises(PlanRefused, match="; if it is meant: `glossator source remove docs`$"):
+        run(make_corpus(docs, {}))  # There is no other.
+    make_corpus(docs, pages(3))
+    run(other, lake=lake)
+    make_corpus(docs, {})
+    ways = f"; to index another source meanwhile: `glossator index {other}`; if it is meant: .* remove docs`$"
+    for spoil in (lambda: None, docs.rmdir):
+        spoil()
+        with pytest.raises(PlanRefused, match=ways):
+            make_plan(lake, make_config(), list_sources(lake))
+    empty = make_corpus(tmp_path / "empty", {})
+    with pytest.raises(PlanRefused) as refusal:
+        run(empty, lake=lake)
+    assert "source remove" not in str(refusal.value), "it is not recorded"
+
+
 def test_a_listing_that_fails_once_blocks_nothing_later(docs: Path) -> None:
     """onyx#14261: one failed enumeration blocks deletes for ever."""
     run(docs)
@@ -139,29 +160,63 @@ def test_a_listing_that_fails_once_blocks_nothing_later(docs: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("assignment", "stage"),
+    ("assignment", "change", "stages"),
     [
-        ("load.max_pages=7", "load"),
-        ("chunk.child_tokens=60", "chunk"),
-        ("context.mode=none", "contextualize"),
-        ("embed.model=hash:128", "embed"),
-        ("embed.passage_prompt=passage:", "embed"),
-        ("bm25.stem=false", "tokens"),
+        ("load.max_pages=7", "load.max_pages 5000 → 7", STAGES),
+        ("chunk.child_tokens=60", "chunk.child_tokens 180 → 60", STAGES[1:]),
+        ("context.mode=none", "context.mode structural → none", STAGES[2:]),
+        ("embed.model=hash:128", "embed.model hash:384 → hash:128", ("embed", "passages")),
+        ("embed.passage_prompt=passage:", 'embed.passage_prompt "" → passage:', STAGES[2:]),
+        ("bm25.stem=false", "bm25.stem true → false", ("tokens",)),
     ],
 )
 def test_a_config_change_that_redoes_documents_is_refused_without_migrate(
-    docs: Path, assignment: str, stage: str
+    docs: Path, assignment: str, change: str, stages: tuple[Stage, ...]
 ) -> None:
     """cocoindex-code#285: the chunking config is missing from the cache key; stale chunks stay."""
     run(docs)
     before = published(lake_beside(docs))
-    with pytest.raises(PlanRefused, match=rf"changed for .*{stage}.*: 3 unchanged documents.*--migrate"):
+    with pytest.raises(PlanRefused, match=r": 3 unchanged documents.*--migrate") as refusal:
         run(docs, assignment)
+    assert refusal.value.what.startswith(f"settings changed ({change}): ")
     assert published(lake_beside(docs)) == before
+    looked = plan_of(docs, assignment, options=PlanOptions(dry_run=True))
+    assert looked.refused == refusal.value.message
+    assert looked.redone == Redone(documents=3, stages=stages, settings=(change,))
     report = run(docs, assignment, options=PlanOptions(migrate=True))
-    assert report.published
+    assert report.published and report.redone == looked.redone
     assert report.snapshot != before.id
     assert plan_of(docs, assignment).nothing_to_do
+
+
+def test_a_snapshot_that_records_no_settings_names_the_stages(docs: Path) -> None:
+    run(docs)
+    lake = lake_beside(docs)
+    key = f"snapshots/{published(lake).name}.json"
+    record = lake.read_json(key)
+    assert record.pop("settings")["chunk.child_tokens"] == 180
+    lake.write_json(key, record)
+    with pytest.raises(PlanRefused, match="^config, code or model changed for chunk: 3 unchanged documents"):
+        run(docs, "chunk.child_tokens=60")
+
+
+def test_changed_code_is_told_beside_changed_settings(docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(docs)
+    monkeypatch.setattr("tasks.plan.stages.LOADER_VERSION", 10**6)
+    with pytest.raises(PlanRefused, match="^code or model changed for load: 3 unchanged documents"):
+        run(docs)
+    words = r"^settings changed \(chunk.child_tokens 180 → 60\), code or model changed for load: 3"
+    with pytest.raises(PlanRefused, match=words):
+        run(docs, "chunk.child_tokens=60")
+
+
+def test_all_that_was_published_is_redone_and_what_is_new_is_not(docs: Path) -> None:
+    run(docs)
+    make_corpus(docs, {**pages(2), "p1.md": "# Other\n\nwords\n", "moved.md": pages(3)["p2.md"], "new.md": "# New\n"})
+    plan = plan_of(docs, "chunk.child_tokens=60", options=PlanOptions(migrate=True))
+    assert plan.counts == ChangeCounts(added=1, changed=1, renamed=1, unchanged=1)
+    assert plan.redone is not None and plan.redone.documents == 3
+    assert plan_of(docs).redone is None
 
 
 def test_a_new_model_gets_a_collection_of_its_own(docs: Path) -> None:

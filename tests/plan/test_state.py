@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,7 +45,7 @@ def test_a_damaged_receipt_of_vectors_is_no_receipt(docs: Path) -> None:
     receipt.write_text('{"catalog": 5}')
     lake.storage.delete("flips/1.json")  # as after a kill before the flip
     assert run(docs).flip == 1
-    assert '"catalog": "' in receipt.read_text()
+    assert isinstance(json.loads(receipt.read_text())["catalog"], str)
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

@@ -112,9 +112,9 @@ def test_a_second_rollback_goes_further_back_not_forward(three: tuple[Generation
     collection, names = three
     assert go_back(collection).snapshot == names[1]
     assert go_back(collection).snapshot == names[0]
-    with pytest.raises(PublishRefused, match="no snapshot before") as refusal:
+    with pytest.raises(UsageError, match=f"no snapshot before {names[0][:12]} is kept") as refusal:
         go_back(collection)
-    assert names[2] in str(refusal.value)
+    assert f"kept: {names[1][:12]}, {names[2][:12]}" in str(refusal.value)
     assert go_back(collection, names[2]).snapshot == names[2], "and forward again by name"
     assert generations(collection.search()) == {2}
 
@@ -133,12 +133,12 @@ def test_what_is_not_retained_is_refused_with_what_is(tmp_path: Path) -> None:
     collection = Generations(tmp_path)
     names = [collection.publish(generation).name for generation in range(4)]
     for to in (names[0], "#1"):
-        with pytest.raises(PublishRefused, match="not retained") as refusal:
+        with pytest.raises(PublishRefused, match="was dropped") as refusal:
             go_back(collection, to)
-        assert names[2] in str(refusal.value)
-        assert names[3] not in str(refusal.value), "the current one is no way back"
+        assert names[2][:12] in str(refusal.value)
+        assert names[3][:12] not in str(refusal.value), "the current one is no way back"
     sweep(collection.lake, collection.config.milvus, lambda: True, policy=AT_ONCE)
-    with pytest.raises(PublishRefused, match="was swept"):
+    with pytest.raises(UsageError, match="was swept"):
         go_back(collection, "#1")
     with pytest.raises(UsageError, match="begins with"):
         go_back(collection, names[0])
@@ -163,7 +163,7 @@ def test_a_snapshot_of_which_something_is_gone_is_refused(three: tuple[Generatio
         path.rename(path.with_name("lost"))
     with pytest.raises(PublishRefused, match="cannot be served") as refusal:
         go_back(collection, names[1])
-    assert names[0] in str(refusal.value)
+    assert names[0][:12] in str(refusal.value)
     assert collection.flip().number == 3
 
 
@@ -228,7 +228,7 @@ def test_pins_are_kept_by_name_and_replaced(three: tuple[Generations, list[str]]
     with pytest.raises(UsageError, match="not pinned"):
         remove_pin(collection.lake, names[0])
     collection.publish(3)
-    with pytest.raises(PublishRefused, match="not retained"):
+    with pytest.raises(PublishRefused, match="was dropped"):
         create_pin(collection.lake, names[0], author="bob", reason="too late")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -122,6 +123,44 @@ def test_a_lost_collection_is_said_not_created(tmp_path: Path) -> None:
         with pytest.raises(GlossatorError, match="is gone"):
             question()
     assert not store.exists()
+
+
+@pytest.mark.parametrize("left", [(), ("schema.json.tmp",), ("wal/wal_data_000001.arrow",)])
+def test_a_collection_whose_creation_or_drop_was_cut_off_can_be_made(tmp_path: Path, left: tuple[str, ...]) -> None:
+    folder = tmp_path / "default" / "milvus.db" / "collections" / reference().collection
+    folder.mkdir(parents=True)
+    for name in left:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(b"half")
+    store = open_milvus(MilvusConfig(shared=False), Lake(tmp_path, "default"), reference(), create=True)
+    assert store.remains() == [reference().collection] and store.siblings() == []
+    store.ensure()
+    store.insert([row(1)])
+    assert store.count() == 1
+    assert store.remains() == [] and store.siblings() == [reference().collection]
+    store.close()
+
+
+@pytest.mark.parametrize("left", [0, 100])
+def test_an_index_file_that_was_cut_off_is_built_anew(tmp_path: Path, left: int) -> None:
+    run(make_corpus(tmp_path / "docs", {"a.md": "# A\n\nAn anchor.\n", "b.md": "# B\n\nA buoy.\n"}))
+    lake = lake_beside(tmp_path / "docs")
+    contents(lake)  # Loaded for the first time, and so indexed.
+    copy = Lake(tmp_path / "copy", "default")  # This process still has the other one loaded.
+    shutil.copytree(lake.root, copy.root)
+    index = next(copy.root.rglob("*.idx"))
+    whole = index.stat().st_size
+    os.truncate(index, left)
+    assert contents(copy).unstored == frozenset()
+    assert index.stat().st_size == whole
+
+
+def test_remains_of_others_are_not_ours(tmp_path: Path) -> None:
+    other = collection_name("other", f"{1:032d}")
+    (tmp_path / "default" / "milvus.db" / "collections" / other).mkdir(parents=True)
+    store = open_milvus(MilvusConfig(shared=False), Lake(tmp_path, "default"), reference(), create=True)
+    assert store.remains() == []
+    store.close()
 
 
 def test_a_folder_that_another_process_holds_is_busy_not_damaged(tmp_path: Path) -> None:

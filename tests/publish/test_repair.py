@@ -122,6 +122,22 @@ def lose_rows(lake: Lake) -> None:
         store.delete(sorted(store.ids())[:3])
 
 
+def hold_rows_twice(lake: Lake) -> None:
+    """As a kill during a flush leaves them: in a file of their own, and still in the log."""
+    from milvus_lite.server_manager import server_manager_instance
+
+    folder = lake.storage.local(MILVUS_FOLDER)
+    with closing(store_of(lake)) as store:
+        rows = store._client.get(store.ref.collection, ids=sorted(store.ids()), output_fields=["*"])
+        store._client.upsert(store.ref.collection, [dict(row) for row in rows])
+        logs = {path: path.read_bytes() for path in folder.glob("collections/*/wal/wal_data_*")}
+        store.flush()
+    server_manager_instance.release_server(str(folder))
+    assert logs
+    for path, data in logs.items():
+        path.write_bytes(data)
+
+
 def ruin(pattern: str) -> Callable[[Lake], None]:
     def ruin_files(lake: Lake) -> None:
         from milvus_lite.server_manager import server_manager_instance
@@ -141,7 +157,15 @@ def ruin(pattern: str) -> Callable[[Lake], None]:
 
 @pytest.mark.parametrize(
     "harm",
-    [lose_all, lose_the_collection, lose_rows, ruin("schema.json"), ruin("manifest.json"), ruin("**/*.parquet")],
+    [
+        lose_all,
+        lose_the_collection,
+        lose_rows,
+        hold_rows_twice,
+        ruin("schema.json"),
+        ruin("manifest.json"),
+        ruin("**/*.parquet"),
+    ],
     ids=lambda harm: harm.__name__,
 )
 def test_vectors_come_back(docs: Path, harm: Callable[[Lake], None]) -> None:

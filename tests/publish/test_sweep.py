@@ -216,6 +216,18 @@ def test_a_collection_of_milvus_goes_with_the_last_snapshot_that_names_it(tmp_pa
     assert new.ailments() == []
 
 
+def test_what_a_drop_left_that_was_cut_off_goes_with_the_next_sweep(tmp_path: Path) -> None:
+    collection = Generations(tmp_path)
+    collection.publish(0)
+    folders = tmp_path / "lake" / "default" / "milvus.db" / "collections"
+    gone = folders / f"g_default_{'0' * 16}"
+    gone.mkdir()
+    (gone / "data.parquet").write_bytes(b"rows")
+    assert clean(collection).collections.count == 1
+    assert [path.name for path in folders.iterdir()] == [collection.current().vectors.collection]
+    assert collection.ailments() == []
+
+
 def test_another_collection_whose_name_begins_alike_is_not_touched(tmp_path: Path) -> None:
     collection = Generations(tmp_path, name="docs")
     ref = collection.publish(0).vectors
@@ -269,12 +281,13 @@ def test_old_records_and_interrupted_writes_go_and_the_rest_of_the_state_stays(t
         f"parts/load/{TEMPORARY}1",
         f"state/{TEMPORARY}2",
         f"bm25/{snapshot.bm25}/{TEMPORARY}3",
+        *(f"{folder}{TEMPORARY}4" for folder in ("flips/", "sources/", "access/", "")),
     ]
     staying = [
         "state/hints/x.arrow",
         "state/failures.json",
         "ledger/x",
-        f"flips/{TEMPORARY}4",
+        "flips/x",
         "access/x",
         "sources/s.json",
     ]
@@ -286,7 +299,7 @@ def test_old_records_and_interrupted_writes_go_and_the_rest_of_the_state_stays(t
     assert [key for key in going if storage.exists(key)] == []
     assert [key for key in staying if not storage.exists(key)] == []
     assert storage.exists(f"parts/load/{TEMPORARY}young")
-    assert (report.records.count, report.temporary.count) == (3, 3)
+    assert (report.records.count, report.temporary.count) == (3, 7)
     assert report.records.bytes == 3 * len(b'{"collection": "", "catalog": ""}')
 
 

@@ -64,13 +64,17 @@ def test_other_variables_of_the_environment_are_left_alone() -> None:
 
 def test_an_unknown_key_names_its_layer_and_itself(tmp_path: Path) -> None:
     file = toml(tmp_path, "[chunk]\nchild_token = 100\n")
-    found = problems(file=file, environ={"GLOSSATOR__EMBED__MODELS": "x"}, assignments=["bm25.k=1", "collections=a"])
-    assert sorted(found) == sorted(
+    found = problems(
+        file=file, environ={"GLOSSATOR__EMBED__MODELS": "x"}, assignments=["bm25.k=1", "collections=a", "zzz=1"]
+    )
+    near = [problem.partition(" or ")[0].removesuffix("?") for problem in found]
+    assert sorted(near) == sorted(
         [
-            f"{file}: chunk.child_token: unknown key",
-            "environment: embed.models: unknown key",
-            "--set: bm25.k: unknown key",
-            "--set: collections: unknown key",
+            f"{file}: chunk.child_token: unknown key -> did you mean chunk.child_tokens",
+            "environment: embed.models: unknown key -> did you mean embed.model",
+            "--set: bm25.k: unknown key -> did you mean bm25.k1",
+            "--set: collections: unknown key -> did you mean collection",
+            "--set: zzz: unknown key",
         ]
     )
 
