@@ -346,7 +346,7 @@ class Collection(RuleBasedStateMachine):
 
 TestCollection = Collection.TestCase
 TestCollection.settings = settings(
-    max_examples=EXAMPLES or 12,
+    max_examples=EXAMPLES or 9,
     stateful_step_count=40 if EXAMPLES else 12,
     derandomize=not EXAMPLES,
     # Twelve steps can be read as they are; to find the shortest story takes minutes.

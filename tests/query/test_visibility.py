@@ -300,7 +300,7 @@ def check(lake: Lake, model: Model) -> None:
         assert everything == set(documents) - model.buried
 
 
-@settings(max_examples=int(os.environ.get("GLOSSATOR_EXAMPLES", "15")), deadline=None, derandomize=True)
+@settings(max_examples=int(os.environ.get("GLOSSATOR_EXAMPLES", "8")), deadline=None, derandomize=True)
 @example(
     first={"front": {"a.md": None, "x/b.md": ("g",)}, "sidecars": {"a.md": ("g",)}, "rules": []},
     sequence=[("plan", {"front": {"a.md": None, "x/b.md": ("g",)}, "sidecars": {}, "rules": []})],
