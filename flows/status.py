@@ -47,6 +47,8 @@ def read_status(lake: Lake) -> Status:
     access = read_access(lake)
     flip = lake.current_flip()
     snapshot = lake.read_snapshot(flip.snapshot) if flip else None
+    documents = _documents(lake, snapshot) if snapshot else None
+    sources = tuple(list_sources(lake))
     return Status(
         collection=lake.collection,
         lake=str(lake.root),
@@ -59,30 +61,25 @@ def read_status(lake: Lake) -> Status:
         model=snapshot.vectors.model if snapshot else None,
         shards=snapshot.shards if snapshot else None,
         counts=snapshot.counts if snapshot else None,
-        restricted=_restricted(lake, snapshot, access) if snapshot else None,
+        restricted=_restricted(documents, access) if documents is not None else None,
         purged=len(access.tombstones),
-        sources=tuple(list_sources(lake)),
-        returned=_returned(lake, snapshot) if snapshot else (),
+        sources=sources,
+        returned=tuple(sorted({*documents["source"]} - {spec.name for spec in sources}))
+        if documents is not None
+        else (),
         quarantine=tuple(read_quarantine(lake).values()),
     )
 
 
-def _returned(lake: Lake, snapshot: Snapshot) -> tuple[str, ...]:
-    """Return the published sources that are recorded no more."""
+def _documents(lake: Lake, snapshot: Snapshot) -> pl.DataFrame | None:
+    """Return what the status counts of each published document; None where the catalog is damaged."""
+    path = lake.storage.local(f"{catalog_folder(snapshot.catalog)}/documents.arrow")
     try:
-        published = pl.read_ipc(
-            lake.storage.local(f"{catalog_folder(snapshot.catalog)}/documents.arrow"), columns=["source"]
-        )
-    except (pl.exceptions.PolarsError, OSError):  # Damaged: the doctor says so.
-        return ()
-    return tuple(sorted({*published["source"]} - {spec.name for spec in list_sources(lake)}))
-
-
-def _restricted(lake: Lake, snapshot: Snapshot, access: Access) -> int | None:
-    path = lake.storage.local(f"catalog/{snapshot.catalog}/documents.arrow")
-    try:
-        documents = pl.read_ipc(path, columns=["doc_id", "acl_id"])
-    except (pl.exceptions.PolarsError, OSError):
+        return pl.read_ipc(path, columns=["doc_id", "source", "acl_id"])
+    except (pl.exceptions.PolarsError, OSError):  # The doctor says so.
         return None
+
+
+def _restricted(documents: pl.DataFrame, access: Access) -> int:
     has_groups = (pl.col("acl_id") != PUBLIC_ACL) | pl.col("doc_id").is_in(list(access.groups))
     return documents.filter(has_groups).height

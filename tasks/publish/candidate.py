@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from schemas.config import Config
 from schemas.errors import Overtaken, PublishRefused
 from schemas.identity import digest
 from schemas.plan import Plan
 from schemas.snapshot import STAGES, Counts, Flip, PartRef, Snapshot, Stage, VectorStoreRef
-from schemas.work import Workspace
+from schemas.work import ModelStamp, Workspace
 from tasks.lake.access import Said, narrow, read_tombstones, widen
 from tasks.lake.arrays import map_array
 from tasks.lake.lake import Lake, bm25_folder, passages_folder
@@ -49,6 +50,16 @@ def vector_store(space: Workspace) -> VectorStoreRef:
         model=space.model.name,
         model_identity=space.model.identity,
     )
+
+
+def workspace_as_made(lake: Lake, config: Config, snapshot: Snapshot) -> Workspace:
+    """Return the workspace in which a snapshot was made, whatever the configuration says of stages and model now."""
+    vectors = snapshot.vectors
+    model = ModelStamp(
+        name=vectors.model, identity=vectors.model_identity, tokenizer="", dimension=vectors.dimension, window=0
+    )
+    stages = {stage: snapshot.config_digests[stage] for stage in STAGES}
+    return Workspace(lake=lake.root, config=config, model=model, sources=(), stages=stages)
 
 
 def insert_vectors(

@@ -19,11 +19,11 @@ import psutil
 from schemas.config import Config
 from schemas.errors import GlossatorError, TransientError
 from schemas.snapshot import STAGES, PartRef, Record, Snapshot
-from schemas.work import ModelStamp, ShardJob, Workspace
+from schemas.work import ShardJob, Workspace
 from tasks.lake.lake import Corrupt, Lake, bm25_folder, catalog_folder, part_path, passages_folder
 from tasks.lake.storage import NotFound
 from tasks.plan.stages import stage_digests
-from tasks.publish.candidate import insert_vectors, vector_store
+from tasks.publish.candidate import insert_vectors, vector_store, workspace_as_made
 from tasks.publish.catalog import catalog_key, write_catalog
 from tasks.publish.doctor import Finding, examine
 from tasks.publish.lexical import bm25_key, write_bm25
@@ -77,7 +77,7 @@ def repair(lake: Lake, config: Config, fence: Callable[[], None]) -> list[Repair
 
 def _repair(lake: Lake, config: Config, snapshot: Snapshot, fence: Callable[[], None] | None) -> RepairReport:
     """Examine a snapshot, build again what is damaged, and examine it once more."""
-    space = _as_made(lake, config, snapshot)
+    space = workspace_as_made(lake, config, snapshot)
     before = tuple(examine(space, lake, snapshot))
     if all(finding.ok for finding in before):
         return RepairReport(snapshot=snapshot.name, rebuilt=(), problems=(), before=before, after=before)
@@ -94,16 +94,6 @@ def _repair(lake: Lake, config: Config, snapshot: Snapshot, fence: Callable[[], 
         before=before,
         after=after,
     )
-
-
-def _as_made(lake: Lake, config: Config, snapshot: Snapshot) -> Workspace:
-    """Return the workspace in which the snapshot was made, whatever the configuration says of stages and model now."""
-    vectors = snapshot.vectors
-    model = ModelStamp(
-        name=vectors.model, identity=vectors.model_identity, tokenizer="", dimension=vectors.dimension, window=0
-    )
-    stages = {stage: snapshot.config_digests[stage] for stage in STAGES}
-    return Workspace(lake=lake.root, config=config, model=model, sources=(), stages=stages)
 
 
 class _Repair:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from schemas.config import Config
 from schemas.identity import embed_key, shard_of
 from schemas.snapshot import STAGES, PartRef, Snapshot, Stage
-from schemas.work import ModelStamp, ShardJob, Workspace
+from schemas.work import ShardJob, Workspace
 from tasks.chunk.step import CHUNK, describe_spans
 from tasks.contextualize.step import CONTEXTUALIZE, describe_contexts
 from tasks.embed.step import EMBED, describe_vectors
@@ -25,7 +25,7 @@ from tasks.lake.lake import Corrupt, Lake, bm25_folder, catalog_folder
 from tasks.lake.storage import NotFound
 from tasks.load.step import describe_documents
 from tasks.publish.bm25 import Bm25Index
-from tasks.publish.candidate import count, layout_digest
+from tasks.publish.candidate import count, layout_digest, workspace_as_made
 from tasks.publish.catalog import identify, read_catalog, write_catalog
 from tasks.publish.lexical import write_bm25
 from tasks.publish.passages import PASSAGES
@@ -55,7 +55,7 @@ def without(lake: Lake, snapshot: Snapshot, doc_id: str) -> Snapshot:
         GlossatorError: what the snapshot names is damaged, or its BM25 index is of another version of the analyzer.
     """
     bm25_config = Bm25Index.open(lake.open_folder(bm25_folder(snapshot.bm25))).settings.config
-    space = _as_it_was(lake, snapshot)
+    space = workspace_as_made(lake, Config(collection=lake.collection), snapshot)
     built = _rebuilt(lake, space, _shard(snapshot, doc_id), doc_id)
     parts = {
         stage: tuple(built[stage] if ref.shard == built[stage].shard else ref for ref in snapshot.parts[stage])
@@ -79,24 +79,6 @@ def _shard(snapshot: Snapshot, doc_id: str) -> Refs:
     """Return the parts of the document's shard."""
     number = shard_of(doc_id, snapshot.shards)
     return {stage: ref for stage in STAGES for ref in snapshot.parts[stage] if ref.shard == number}
-
-
-def _as_it_was(lake: Lake, snapshot: Snapshot) -> Workspace:
-    """Return the workspace of a snapshot as far as copying asks for it."""
-    vectors = snapshot.vectors
-    return Workspace(
-        lake=lake.root,
-        config=Config(collection=lake.collection),
-        model=ModelStamp(
-            name=vectors.model,
-            identity=vectors.model_identity,
-            tokenizer="",
-            dimension=vectors.dimension,
-            window=0,
-        ),
-        sources=(),
-        stages={stage: snapshot.config_digests[stage] for stage in STAGES},
-    )
 
 
 def _rebuilt(lake: Lake, space: Workspace, refs: Refs, doc_id: str) -> Refs:
