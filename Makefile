@@ -43,6 +43,7 @@ crash: $(VENV)/installed-dev ## Kill commands at random moments: make crash SEED
 
 crash-full: $(VENV)/installed-dev ## Kill every operation at every point, and record what came of it
 	$(BIN)/python -m tests.crash.matrices
+	$(BIN)/python -m pytest -m long tests/e2e
 	$(BIN)/python docs/generate.py
 
 lint: $(VENV)/installed-dev ## Check style, types and spelling

@@ -64,29 +64,25 @@ def index(
 ) -> None:
     """Index a folder: what is new or changed is embedded, and all of it published at once."""
     from flows.commands.run import carry_out
-    from flows.report import describe, quarantine
+    from flows.reconcile import reconcile, recorded_sources
     from tasks.plan.planner import PlanOptions, make_plan
-    from tasks.plan.registry import list_sources, resolve_source
+    from tasks.plan.registry import resolve_source
 
     sets = [*(assignments or []), *([f"run.runner={runner}"] if runner else [])]
     door = Door(collection, config, sets)
     lake = door.lake()
-    specs = [resolve_source(lake, src, source)] if src is not None else list_sources(lake)
-    if not specs:
-        raise UsageError(f"collection {lake.collection!r} has no source yet", hint="run `glossator index FOLDER`")
+    specs = [resolve_source(lake, src, source)] if src is not None else recorded_sources(lake)
     options = PlanOptions(migrate=migrate, allow_deletes=allow_deletes, dry_run=dry_run)
-    plan = make_plan(lake, door.config, specs, options)
     if dry_run:
         from flows.console import show_plan
 
+        plan = make_plan(lake, door.config, specs, options)
         print_json(plan.summary()) if json else show_plan(out, plan)
         raise typer.Exit(ExitCode.REFUSED if plan.refused else ExitCode.DONE)
-    if plan.nothing_to_do:
-        quarantine(lake, plan)
-        report = describe(lake, plan)
-    else:
-        reason = f"index {', '.join(source.name for source in plan.sources)}"
-        report = carry_out(door, plan, options, reason, quiet=json)
+    reason = f"index {', '.join(spec.name for spec in specs)}"
+    report = reconcile(
+        lake, door.config, specs, options, lambda plan: carry_out(door, plan, options, reason, quiet=json)
+    )
     from flows.console import show_report
 
     print_json(report) if json else show_report(out, report)

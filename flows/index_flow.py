@@ -1,37 +1,67 @@
-"""The index flow as Prefect runs it: the same wiring, with cached and retried task runs."""
+"""The index flow as Prefect runs it: the same wiring, with cached and retried task runs.
+
+The plan is no parameter of the flow: Prefect sends parameters to its server, keeps them, and shows them to everybody.
+"""
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from prefect import flow
+from prefect import Flow, tags
+from prefect.exceptions import TerminationSignal
+from prefect.settings import get_current_settings
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows.index import index
+from flows.prefect_home import HEARTBEAT_SECONDS, TAG
 from flows.runner import PrefectRunner
 from schemas.errors import TransientError
 from schemas.plan import Plan
 from schemas.report import IndexReport
 from tasks.plan.planner import PlanOptions
-
-
-@flow(name="index", validate_parameters=False)
-def index_flow(plan: Plan, options: PlanOptions, reason: str) -> IndexReport:
-    """Build and publish what a plan says."""
-    return index(PrefectRunner(), plan, options, reason)
+from tasks.progress import stop
 
 
 def index_with_prefect(plan: Plan, options: PlanOptions, reason: str) -> IndexReport:
-    """Run the flow under a name that says what it does, as many tasks at a time as configured."""
+    """Build and publish what a plan says, in a flow run whose name says what it does.
+
+    As many tasks run at a time as configured. Cancelled, it ends with the units of work that it is at.
+
+    Raises:
+        TransientError: there is no Prefect server.
+    """
+
+    def run(collection: str, reason: str) -> IndexReport:
+        try:
+            return index(PrefectRunner(), plan, options, reason)
+        except (KeyboardInterrupt, TerminationSignal):
+            stop()  # Before Prefect waits for the threads of the tasks.
+            raise
+
     counts = plan.counts
-    name = f"{plan.workspace.collection} +{counts.added} ~{counts.changed + counts.renamed} -{counts.deleted}"
-    runner: Any = ThreadPoolTaskRunner(max_workers=plan.workspace.config.run.workers)
-    named = index_flow.with_options(flow_run_name=name, task_runner=runner)
+    space = plan.workspace
+    runner: Any = ThreadPoolTaskRunner(max_workers=space.config.run.workers)
+    named = Flow(
+        run,
+        name="index",
+        description="Build and publish what a plan says.",
+        flow_run_name=f"{space.collection} +{counts.added} ~{counts.changed + counts.renamed} -{counts.deleted}",
+        task_runner=runner,
+        validate_parameters=False,
+    )
     try:
-        return named(plan, options, reason)
+        with _tagged():
+            return named(space.collection, reason)
     except RuntimeError as error:
         if "Prefect API" not in str(error):
             raise
         raise TransientError(
             f"no Prefect server: {error}", hint="run it again, set PREFECT_API_URL, or use --runner plain"
         ) from error
+
+
+def _tagged() -> AbstractContextManager[Any]:
+    """Return the tag by which a run without heartbeats counts as crashed, unless this process has them more seldom."""
+    frequency = get_current_settings().flows.heartbeat_frequency
+    return tags(TAG) if frequency is not None and frequency <= HEARTBEAT_SECONDS else nullcontext()

@@ -9,6 +9,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+HEARTBEAT_SECONDS = 30
+"""Between two signs of life of a flow run; Prefect allows no less. Its default of 180 is too seldom to notice much."""
+TAG = "glossator"
+"""Of all flow runs that give a sign of life that often (``deployments.zombies``)."""
+
 
 def prepare_prefect(home: Path) -> None:
     """Set defaults in the environment; what the user has set stays.
@@ -19,6 +24,7 @@ def prepare_prefect(home: Path) -> None:
     home.mkdir(parents=True, exist_ok=True)
     defaults = {
         "DO_NOT_TRACK": "1",
+        "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT_SECONDS),
         "PREFECT_HOME": str(home),
         # What fails reaches the command line as one exception; GLOSSATOR_DEBUG shows Prefect's own story too.
         "PREFECT_LOGGING_LEVEL": "DEBUG" if os.environ.get("GLOSSATOR_DEBUG") else "CRITICAL",

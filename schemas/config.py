@@ -119,6 +119,12 @@ class MilvusConfig(Section):
         True, description="Milvus Lite runs as a process of its own that serves all; false: this process alone has it."
     )
     index: Literal["HNSW", "FLAT", "IVF_FLAT", "AUTOINDEX"] = Field("HNSW", description="Vector index.")
+    timeout_seconds: float = operational(
+        60.0,
+        gt=0,
+        description="How long a call may take, with all tries that its client makes; flushing and loading ten times "
+        "that. It fails then, and `run.retries` counts as for any error that may pass.",
+    )
     batch_bytes: int = operational(2 * 2**20, gt=0, description="Bytes per insert call; servers cap a message.")
 
 

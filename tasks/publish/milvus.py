@@ -6,12 +6,9 @@ What filters ask for stands in typed columns; texts stay in the passages.
 
 from __future__ import annotations
 
-import logging
-import logging.config
-import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +18,9 @@ import numpy.typing as npt
 from schemas.config import MilvusConfig
 from schemas.errors import GlossatorError, PublishRefused, TransientError
 from schemas.snapshot import VectorStoreRef
-from tasks.lake.lake import MILVUS_FOLDER, Lake, first_line
+from tasks.lake.lake import MILVUS_FOLDER, Lake
 from tasks.publish import milvus_folder, milvus_server
+from tasks.publish.milvus_client import SLOW, connect, told
 
 SCHEMA_VERSION = 1
 IDENTITY_LENGTH = 16
@@ -96,26 +94,21 @@ class MilvusStore:
         Raises:
             TransientError: the server is unreachable, or another process holds the folder.
         """
-        _import_pymilvus()
-        _quiet()
-        from pymilvus import MilvusClient
-        from pymilvus.exceptions import MilvusException
-
         self.ref = ref
         self._config = config
         self._folder = local
         self._owner = owner
         self._local = not config.uri
         self._served = self._local and config.shared
+        self._limit = config.timeout_seconds
+        self._slow_limit = config.timeout_seconds * SLOW
         uri = config.uri or (milvus_server.connect(local) if config.shared else str(local))
         try:
-            if self._local:
-                local.parent.mkdir(parents=True, exist_ok=True)
-            self._client: Any = MilvusClient(uri=uri, token=os.environ.get("MILVUS_TOKEN", ""))
-        except (MilvusException, OSError, RuntimeError) as error:
+            self._client: Any = connect(uri, local if self._local else None, self._slow_limit)
+        except GlossatorError:
             if self._served:
                 milvus_server.disconnect(local)
-            raise _unreachable(uri, self._local, error) from error
+            raise
         self._loaded = False
 
     def close(self) -> None:
@@ -128,15 +121,17 @@ class MilvusStore:
 
     def exists(self) -> bool:
         """Tell whether the collection is there."""
-        with _told("find a collection"):
-            return bool(self._client.has_collection(self.ref.collection))
+        with told("find a collection"):
+            return bool(self._client.has_collection(self.ref.collection, timeout=self._limit))
 
     def is_ours(self) -> bool:
         """Tell whether the collection was made by this lake, so that it may delete from it."""
         return self._local or self._made_by() == self._owner()
 
     def _made_by(self) -> str:
-        properties = self._client.describe_collection(self.ref.collection).get("properties", {})
+        with told("describe a collection"):
+            found = self._client.describe_collection(self.ref.collection, timeout=self._limit)
+        properties = found.get("properties", {})
         return str(properties.get(OWNER, ""))
 
     def ensure(self) -> None:
@@ -170,19 +165,20 @@ class MilvusStore:
         index = MilvusClient.prepare_index_params()
         parameters = {"M": 16, "efConstruction": 200} if self._config.index == "HNSW" else {}
         index.add_index(field_name="vector", index_type=self._config.index, metric_type="COSINE", params=parameters)
-        with _told("create a collection"):
+        with told("create a collection"):
             self._client.create_collection(
                 self.ref.collection,
                 schema=schema,
                 index_params=index,
+                timeout=self._slow_limit,
                 consistency_level="Strong",
                 properties={} if self._local else {OWNER: self._owner()},
             )
 
     def drop(self) -> None:
         """Drop the collection, and what is left of it where a drop was cut off."""
-        with _told("drop a collection"):
-            self._client.drop_collection(self.ref.collection)
+        with told("drop a collection"):
+            self._client.drop_collection(self.ref.collection, timeout=self._limit)
         self._clear_remains()
 
     def _clear_remains(self) -> None:
@@ -199,8 +195,8 @@ class MilvusStore:
 
     def siblings(self) -> list[str]:
         """Return the names of all Milvus collections of the same collection of ours, this one included if it exists."""
-        with _told("list collections"):
-            return sorted(filter(self._is_sibling, self._client.list_collections()))
+        with told("list collections"):
+            return sorted(filter(self._is_sibling, self._client.list_collections(timeout=self._limit)))
 
     def insert(self, rows: Sequence[dict[str, Any]]) -> None:
         """Write rows (columns as in the schema; ``vector`` float32 [dimension]) in calls of bounded bytes.
@@ -209,27 +205,30 @@ class MilvusStore:
         """
         self._load()
         for batch in _batches(rows, self._config.batch_bytes):
-            with _told(f"take {len(batch)} rows"):
-                self._client.upsert(self.ref.collection, batch)
+            with told(f"take {len(batch)} rows"):
+                self._client.upsert(self.ref.collection, batch, timeout=self._limit)
 
     def delete(self, ids: Sequence[str]) -> None:
         """Delete rows; an id without a row is no error."""
-        with _told(f"delete {len(ids)} rows"):
-            self._client.delete(self.ref.collection, ids=list(ids))
+        with told(f"delete {len(ids)} rows"):
+            self._client.delete(self.ref.collection, ids=list(ids), timeout=self._limit)
 
     def flush(self) -> None:
         """Make what was inserted durable and searchable."""
-        with _told("write its rows"):
-            self._client.flush(self.ref.collection)
+        with told("write its rows"):
+            self._client.flush(self.ref.collection, timeout=self._slow_limit)
 
     def present(self, ids: Sequence[str]) -> set[str]:
         """Return those of ``ids`` that have a row."""
         self._load()
         found: set[str] = set()
         for start in range(0, len(ids), _IDS_PER_QUERY):
-            with _told("look up ids"):
+            with told("look up ids"):
                 rows = self._client.get(
-                    self.ref.collection, ids=list(ids[start : start + _IDS_PER_QUERY]), output_fields=["chunk_id"]
+                    self.ref.collection,
+                    ids=list(ids[start : start + _IDS_PER_QUERY]),
+                    output_fields=["chunk_id"],
+                    timeout=self._limit,
                 )
             found.update(row["chunk_id"] for row in rows)
         return found
@@ -237,36 +236,43 @@ class MilvusStore:
     def count_document(self, doc_id: str) -> int:
         """Return the number of rows of a document, those that no snapshot names included."""
         self._load()
-        with _told("count its rows"):
+        with told("count its rows"):
             rows = self._client.query(
-                self.ref.collection, filter=_of_document(doc_id), output_fields=["count(*)"], consistency_level="Strong"
+                self.ref.collection,
+                filter=_of_document(doc_id),
+                output_fields=["count(*)"],
+                consistency_level="Strong",
+                timeout=self._limit,
             )
         return int(rows[0]["count(*)"])
 
     def delete_document(self, doc_id: str) -> None:
         """Delete all rows of a document, those that no snapshot names included."""
         self._load()
-        with _told("delete rows"):
-            self._client.delete(self.ref.collection, filter=_of_document(doc_id))
-            self._client.flush(self.ref.collection)
+        with told("delete rows"):
+            self._client.delete(self.ref.collection, filter=_of_document(doc_id), timeout=self._limit)
+            self._client.flush(self.ref.collection, timeout=self._slow_limit)
 
     def count(self) -> int:
         """Return the number of rows, invisible ones included."""
         self._load()
-        with _told("count its rows"):
-            rows = self._client.query(self.ref.collection, filter="", output_fields=["count(*)"])
+        with told("count its rows"):
+            rows = self._client.query(self.ref.collection, filter="", output_fields=["count(*)"], timeout=self._limit)
         return int(rows[0]["count(*)"])
 
     def ids(self) -> Iterator[str]:
         """Yield all ids (about 12,000 a second on Milvus Lite)."""
         self._load()
-        cursor = self._client.query_iterator(self.ref.collection, batch_size=1_000, output_fields=["chunk_id"])
-        try:
-            while rows := cursor.next():
-                for row in rows:
-                    yield row["chunk_id"]
-        finally:
-            cursor.close()
+        with told("list its ids"):
+            cursor = self._client.query_iterator(
+                self.ref.collection, batch_size=1_000, output_fields=["chunk_id"], timeout=self._limit
+            )
+            try:
+                while rows := cursor.next():
+                    for row in rows:
+                        yield row["chunk_id"]
+            finally:
+                cursor.close()
 
     def search(
         self,
@@ -285,13 +291,14 @@ class MilvusStore:
         """
         self._load()
         parameters = {"ef": max(ef or 0, limit)} if self._config.index == "HNSW" else {}
-        with _told("search"):
+        with told("search"):
             hits = self._client.search(
                 self.ref.collection,
                 data=[vector.tolist()],
                 anns_field="vector",
                 limit=limit,
                 filter="" if acl_ids is None else f"acl_id in [{', '.join(str(int(one)) for one in acl_ids)}]",
+                timeout=self._limit,
                 search_params={"metric_type": "COSINE", "params": parameters},
             )[0]
         return [(hit["chunk_id"] if "chunk_id" in hit else hit["id"], float(hit["distance"])) for hit in hits]
@@ -312,8 +319,8 @@ class MilvusStore:
             self._loaded = True
 
     def _load_collection(self) -> None:
-        with _told("load a collection"):
-            self._client.load_collection(self.ref.collection)
+        with told("load a collection"):
+            self._client.load_collection(self.ref.collection, timeout=self._slow_limit)
 
 
 def _of_document(doc_id: str) -> str:
@@ -335,55 +342,3 @@ def _batches(rows: Sequence[dict[str, Any]], limit: int) -> Iterator[list[dict[s
         size += weight
     if batch:
         yield batch
-
-
-def _unreachable(uri: str, local: bool, error: Exception) -> TransientError:
-    if local:
-        return TransientError(
-            f"cannot open Milvus Lite in {uri} ({_said(error)}): another process holds it, or it cannot be written",
-            hint="wait for the other glossator command to end, then try again",
-        )
-    return TransientError(
-        f"cannot reach Milvus at {uri}: {_said(error)}", hint="check milvus.uri and that the server runs"
-    )
-
-
-@contextmanager
-def _told(what: str) -> Iterator[None]:
-    """Tell of Milvus's errors in our words."""
-    from pymilvus.exceptions import MilvusException
-
-    try:
-        yield
-    except MilvusException as error:
-        raise TransientError(
-            f"Milvus could not {what}: {_said(error)}", hint="run the same command again: what is done so far is kept"
-        ) from error
-
-
-def _said(error: Exception) -> str:
-    """Return the first line of an error's own words; Milvus's put a code before them when printed."""
-    message = getattr(error, "message", error)
-    return first_line(message if str(message).strip() else type(error).__name__)
-
-
-def _import_pymilvus() -> None:
-    """Import pymilvus without letting it reconfigure the logging of the whole process.
-
-    On import it calls ``logging.config.dictConfig``, which closes everybody's handlers: Prefect's then waits five
-    seconds for its queue and never logs again.
-    """
-    # gRPC's core writes to stderr past Python's logging, about pings among others.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    configure = logging.config.dictConfig
-    logging.config.dictConfig = lambda config: None
-    try:
-        import pymilvus  # noqa: F401
-    finally:
-        logging.config.dictConfig = configure
-
-
-def _quiet() -> None:
-    # Milvus Lite logs a traceback for each optional call that it lacks; errors reach us as exceptions anyway.
-    for name in ("pymilvus", "milvus_lite", "faiss", "grpc", "grpc._server"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)

@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 from tasks.lake.lake import Lake
-from tests.e2e.test_prefect_run import TASKS, Home, Server, server
+from tests.e2e.home import Home
+from tests.e2e.prefect_server import TASKS, Server
 
 pytestmark = pytest.mark.xdist_group("prefect")
-
-__all__ = ["server"]  # A fixture: pytest finds it by its name here.
 
 SEED = 4
 KILLED = """

@@ -1,23 +1,17 @@
 """A whole run under Prefect: a real server, real Milvus Lite, the real model, the sample corpus.
 
-One server and one lake serve the module; each test leaves the corpus published. Run with ``--dist loadgroup`` when
-several workers share the tests, else each of them starts a server.
+One lake serves the module; each test leaves the corpus published. Run with ``--dist loadgroup`` when several workers
+share the tests, else each of them starts a Prefect server.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,155 +20,16 @@ import pytest
 from query.golden import evaluate, read_golden
 from query.opening import open_retriever
 from query.retriever import Retriever
-from query.snapshot_reader import SnapshotReader
 from schemas.config import Config
 from tasks.lake.lake import Lake
+from tests.e2e.home import ROOT, Home
+from tests.e2e.prefect_server import TASKS, Server, TaskRun
 
 pytestmark = pytest.mark.xdist_group("prefect")
 
-ROOT = Path(__file__).parents[2]
 CORPUS = ROOT / "data" / "corpus"
 GOLDEN = ROOT / "data" / "golden.jsonl"
-TASKS = {"load", "chunk", "contextualize", "embed", "tokens", "passages", "catalog", "bm25", "vectors"}
 STAGES = ("chunk", "embed", "tokens", "passages")
-
-
-@dataclass(frozen=True)
-class TaskRun:
-    """What Prefect knows of a task run."""
-
-    state: str
-    attempts: int
-
-
-@dataclass(frozen=True)
-class Server:
-    """A Prefect server."""
-
-    url: str
-
-    def ask(self, path: str, body: Mapping[str, Any]) -> Any:
-        request = urllib.request.Request(
-            f"{self.url}{path}", json.dumps(body).encode(), {"content-type": "application/json"}
-        )
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            return json.load(answer)
-
-    def newest_flow(self) -> str:
-        """Return the id of the flow run that was started last, "" before the first."""
-        flows = self.ask("/flow_runs/filter", {"sort": "START_TIME_DESC", "limit": 1})
-        return str(flows[0]["id"]) if flows else ""
-
-    def task_runs(self, flow: str, expected: int) -> dict[str, TaskRun]:
-        """Return the task runs of a flow run by task name, when as many as expected have come to an end.
-
-        The server records them from events, a moment after they happened.
-        """
-        deadline = time.monotonic() + 60
-        while True:
-            runs = self.ask("/task_runs/filter", {"flow_runs": {"id": {"any_": [flow]}}})
-            ended = [run for run in runs if run["state_type"] in {"COMPLETED", "FAILED", "CRASHED"}]
-            if len(ended) >= expected or time.monotonic() > deadline:
-                return {
-                    run["name"].split()[0].split("-")[0]: TaskRun(run["state_name"], run["run_count"]) for run in runs
-                }
-            time.sleep(0.2)
-
-
-@dataclass(frozen=True)
-class Home:
-    """A place with a lake."""
-
-    path: Path
-    server: Server | None = None
-
-    @property
-    def lake(self) -> Path:
-        return self.path / "data" / "lake" / "default"
-
-    def environment(self) -> dict[str, str]:
-        kept = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR", "LD_LIBRARY_PATH") if name in os.environ}
-        api = {"PREFECT_API_URL": self.server.url} if self.server else {}
-        return {
-            **kept,
-            **api,
-            "HOME": str(self.path),
-            "PYTHONPATH": str(ROOT),
-            "GLOSSATOR_HOME": str(self.path),
-            "GLOSSATOR__RUN__RETRY_DELAY_SECONDS": "0.05",
-            "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
-        }
-
-    def start(self, *command: str) -> subprocess.CompletedProcess[str]:
-        self.path.mkdir(exist_ok=True)
-        return subprocess.run(
-            [sys.executable, *command],
-            env=self.environment(),
-            cwd=self.path,
-            capture_output=True,
-            text=True,
-            timeout=280,
-            check=False,
-        )
-
-    def index(self, *arguments: str) -> Any:
-        done = self.start(str(ROOT / "glossator.py"), "index", *arguments, "--json")
-        assert done.returncode == 0, done.stderr[-2_000:]
-        assert done.stderr == ""
-        return json.loads(done.stdout)
-
-    def forget(self) -> None:
-        """Take the pointer away: nothing is published, everything that was computed is there."""
-        shutil.rmtree(self.lake / "flips")
-
-    def chunks(self) -> list[str]:
-        reader = SnapshotReader(Lake(self.lake.parent, "default"), self.snapshot_name())
-        return [reader.chunk_id(row) for row in range(reader.size)]
-
-    def snapshot_name(self) -> str:
-        flip = Lake(self.lake.parent, "default").current_flip()
-        assert flip is not None
-        return flip.snapshot
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("prefect")
-    port = free_port()
-    environment = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(folder),
-        "PREFECT_HOME": str(folder),
-        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        "DO_NOT_TRACK": "1",
-        "PREFECT_LOGGING_LEVEL": "ERROR",
-    }
-    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
-    with (folder / "log").open("w") as log:
-        child = subprocess.Popen([*command, "--no-ui"], env=environment, stdout=log, stderr=subprocess.STDOUT)
-    try:
-        yield wait_for(Server(f"http://127.0.0.1:{port}/api"), child, folder / "log")
-    finally:
-        child.terminate()
-        child.wait(timeout=60)
-
-
-def wait_for(server: Server, child: subprocess.Popen[bytes], log: Path) -> Server:
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        assert child.poll() is None, log.read_text()[-2_000:]
-        try:
-            with urllib.request.urlopen(f"{server.url}/health", timeout=5):
-                return server
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.2)
-    raise TimeoutError(log.read_text()[-2_000:])
 
 
 @pytest.fixture(scope="module")
@@ -197,6 +52,9 @@ def test_a_second_run_over_complete_parts_is_cached_in_every_task(home: Home, se
     home.forget()
     report = home.index()
     assert server.newest_flow() != flow
+    shown = server.ask(f"/flow_runs/{server.newest_flow()}")
+    assert shown["parameters"] == {"collection": "default", "reason": "index corpus"}, "the server keeps no plan"
+    assert shown["tags"] == ["glossator"], "a run from the command line is missed too, when it is killed"
     runs = server.task_runs(server.newest_flow(), len(TASKS))
     assert {name: run.state for name, run in runs.items()} == dict.fromkeys(TASKS, "Cached")
     assert home.snapshot_name() == published
@@ -246,8 +104,11 @@ from tasks.lake.storage import LocalStorage
 write, failures = LocalStorage.write, [{errors}]
 
 def failing(self, key, data):
-    if key.startswith("parts/chunk/") and failures:
-        raise failures.pop()
+    if key.startswith("parts/chunk/"):
+        with open({tried!r}, "a") as tried:
+            tried.write(".")
+        if failures:
+            raise failures.pop()
     write(self, key, data)
 
 LocalStorage.write = failing
@@ -263,7 +124,7 @@ def run_with_failures(server: Server, folder: Path, errors: str) -> tuple[Any, d
     (docs / "one.md").write_text("# One\n\nThe gauge stands at the north pier.\n")
     (docs / "two.md").write_text("# Two\n\nThe bench mark is on the church wall.\n")
     home = Home(folder / "home", server)
-    done = home.start("-c", INJECTION.format(errors=errors, folder=str(docs)))
+    done = home.start("-c", INJECTION.format(errors=errors, folder=str(docs), tried=str(folder / "tried")))
     return done, server.task_runs(server.newest_flow(), len(TASKS) if done.returncode == 0 else 2)
 
 
@@ -272,6 +133,7 @@ def test_a_transient_error_is_tried_again(server: Server, tmp_path: Path) -> Non
     assert done.returncode == 0, done.stderr[-2_000:]
     assert done.stderr == "" and "2 added" in done.stdout
     assert runs["chunk"] == TaskRun("Completed", 2)
+    assert (tmp_path / "tried").read_text() == ".."
     assert {run.attempts for name, run in runs.items() if name != "chunk"} == {1}
 
 
@@ -282,6 +144,7 @@ def test_an_error_that_will_not_pass_is_not_tried_again(server: Server, tmp_path
     assert done.stderr == "glossator: the store is read-only -> mount it for writing\n"
     assert done.stdout == ""
     assert runs["chunk"] == TaskRun("Failed", 1)
+    assert (tmp_path / "tried").read_text() == "."
     assert not (tmp_path / "home" / "data" / "lake" / "default" / "flips").exists()
 
 
@@ -291,6 +154,7 @@ def test_an_error_that_does_not_pass_ends_the_run_after_the_last_try(server: Ser
     assert done.returncode == 1
     assert done.stderr == "glossator: the disk is busy -> try later\n"
     assert runs["chunk"] == TaskRun("Failed", 3)
+    assert (tmp_path / "tried").read_text() == "...", "nobody else tries besides the task"
 
 
 def test_an_interrupted_flow_says_so_in_one_line_and_goes_on_next_time(server: Server, tmp_path: Path) -> None:
