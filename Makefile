@@ -10,7 +10,7 @@ ROUNDS ?= 50
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak crash crash-full lint format docs clean
+.PHONY: help demo test soak crash crash-full memory lint format docs clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -44,6 +44,10 @@ crash: $(VENV)/installed-dev ## Kill commands at random moments: make crash SEED
 crash-full: $(VENV)/installed-dev ## Kill every operation at every point, and record what came of it
 	$(BIN)/python -m tests.crash.matrices
 	$(BIN)/python -m pytest -m long tests/e2e
+	$(BIN)/python docs/generate.py
+
+memory: $(VENV)/installed-dev ## Measure the memory of a first index of small and large corpora (20 minutes)
+	$(BIN)/python -m tests.benchmarks.memory 10000 100000 35MB 200MB
 	$(BIN)/python docs/generate.py
 
 lint: $(VENV)/installed-dev ## Check style, types and spelling

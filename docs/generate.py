@@ -91,7 +91,24 @@ def reliability() -> str:
         ]
         lines += [_result(row) for row in results["rows"]]
         lines += ["", *_places(results["rows"])]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", *_memory()]) + "\n"
+
+
+def _memory() -> list[str]:
+    peaks = json.loads((ROOT / "docs/memory.json").read_text(encoding="utf-8"))
+    return [
+        "## Memory",
+        "",
+        "The first index of a corpus, vectors from a hash, plain runner; peaks of memory that no other process shares.",
+        "`make memory` measures it anew.",
+        "",
+        "| corpus | chunks | seconds | the command, MB | the Milvus server, MB |",
+        "|---|---|---|---|---|",
+        *(
+            f"| {peak['corpus']} | {peak['chunks']:,} | {peak['seconds']} | {peak['command']} | {peak['server']} |"
+            for peak in peaks
+        ),
+    ]
 
 
 def _result(row: dict[str, Any]) -> str:

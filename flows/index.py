@@ -34,6 +34,7 @@ from tasks.plan.planner import PlanOptions, make_plan
 from tasks.plan.registry import record_source
 from tasks.progress import listen, unlisten
 from tasks.publish.candidate import assemble, flip, verify
+from tasks.publish.milvus import one_server
 from tasks.publish.passages import PASSAGES
 from tasks.publish.purge import purge
 from tasks.publish.stores import BM25, CATALOG, VECTORS
@@ -122,7 +123,10 @@ def publish(run: Runner, plan: Plan, parts: Parts, reason: str) -> tuple[Snapsho
             f"no document of collection {space.collection!r} could be indexed",
             hint="`glossator status` lists the reasons",
         )
-    with publishing(lake, f"{author()} ({reason})", space.config.run.lease_wait_seconds) as held:
+    with (
+        publishing(lake, f"{author()} ({reason})", space.config.run.lease_wait_seconds) as held,
+        one_server(lake, space.config.milvus),
+    ):
         newest = lake.current_flip()
         overtaken = Overtaken(f"somebody else has published to {lake.collection!r} since flip {plan.flip}")
         if (newest.number if newest else 0) != plan.flip:

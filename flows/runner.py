@@ -55,8 +55,7 @@ class PlainRunner:
 
     def whole(self, step: Whole, space: Workspace, *arguments: Any) -> str:
         with building(step.name):
-            key = step.key(space, *arguments)
-            return key if step.exists(space, key) else _retrying(space)(step.compute, space, *arguments)
+            return _retrying(space)(step.run, space, *arguments)
 
 
 def _retrying(space: Workspace) -> Retrying:

@@ -20,6 +20,7 @@ import pyarrow as pa
 from schemas.snapshot import Failure, PartRef, Stage
 from schemas.work import ShardJob, Workspace
 from tasks.lake.lake import Lake
+from tasks.memory import give_back
 from tasks.progress import advance
 
 
@@ -59,6 +60,7 @@ class Step:
             with self.alone:
                 begun = time.perf_counter()
                 ref = self.compute(space, job, key, *refs)
+            give_back()
             advance(self.stage, ref, time.perf_counter() - begun)
         else:
             # A key says nothing of shards: in another layout the same documents lay in another one.
@@ -121,3 +123,11 @@ class Whole:
     key: Callable[..., str]
     exists: Callable[[Workspace, str], bool]
     compute: Callable[..., str]
+
+    def run(self, space: Workspace, *arguments: Any) -> str:
+        """Return the key of the store: found, or made now."""
+        key = self.key(space, *arguments)
+        if not self.exists(space, key):
+            key = self.compute(space, *arguments)
+            give_back()
+        return key

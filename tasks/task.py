@@ -104,7 +104,7 @@ def whole_task(whole: Whole, space: Workspace) -> TaskOfKey:
     """Return the task that builds one store of the candidate."""
 
     def run(space: Workspace, arguments: Sequence[Any]) -> str:
-        return whole.compute(space, *arguments)
+        return whole.run(space, *arguments)
 
     options = _options(space.config.run, records_folder(space))
     return Task(run, name=whole.name, cache_policy=WholePolicy(whole=whole), **options)

@@ -2,12 +2,14 @@
 
 The embedded text (context, blank line, chunk) is checked against the model's window by its own tokenizer; a context
 that would push a chunk over the edge is shortened, the chunk never.
+
+A document whose contexts cannot be made is left out, and of the part's key: none is indexed with empty ones instead.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,17 +17,17 @@ import polars as pl
 import pyarrow as pa
 
 from schemas.documents import Span
-from schemas.errors import GlossatorError
+from schemas.errors import GlossatorError, TransientError
 from schemas.identity import chunk_id, digest_rows, embedded_digest, embedded_text, part_key
 from schemas.rows import metadata_of, span_of
-from schemas.snapshot import PartRef
+from schemas.snapshot import Failure, PartRef
 from schemas.tables import CONTEXTS
 from schemas.work import ShardJob, Workspace
 from tasks.contextualize.structural import structural_context, table_headers
 from tasks.embed.model import locate_model
 from tasks.embed.tokenizer import Tokenizer, open_tokenizer
 from tasks.progress import expect, tick
-from tasks.step import lake_of, parts_step
+from tasks.step import failure_of, lake_of, parts_step
 
 Row = dict[str, Any]
 
@@ -47,16 +49,26 @@ def _compute(space: Workspace, job: ShardJob, key: str, loaded: PartRef, chunked
     tokenizer = open_tokenizer(locate_model(space.model.name))
     expect("contextualize", len(documents))
     rows: list[Row] = []
+    failures: list[Failure] = []
     for (doc_id,), group in spans.group_by("doc_id", maintain_order=True):
+        document = documents[str(doc_id)]
         children = group.filter(pl.col("role") == "child").rows(named=True)
         definitions = group.filter(pl.col("role") == "parent")["definitions"].explode().drop_nulls().to_list()
-        rows.extend(_contexts(documents[str(doc_id)], children, definitions, tokenizer, space))
+        try:
+            rows.extend([*_contexts(document, children, definitions, tokenizer, space)])
+        except TransientError:
+            raise
+        except Exception as error:  # One bad document harms only itself.
+            message = error.message if isinstance(error, GlossatorError) else f"cannot be given contexts: {error}"
+            failures.append(failure_of("contextualize", document, error, message, document["content_digest"]))
         tick("contextualize")
+    if failures:
+        key = part_key("contextualize", key, "without", *sorted(failure.doc_id for failure in failures))
     table = pa.Table.from_pylist(rows, schema=CONTEXTS)
-    return lake.write_part(describe_contexts(space.stages["contextualize"], job.shard, key, table), table)
+    return lake.write_part(describe_contexts(space.stages["contextualize"], job.shard, key, table, failures), table)
 
 
-def describe_contexts(config: str, shard: int, key: str, table: pa.Table) -> PartRef:
+def describe_contexts(config: str, shard: int, key: str, table: pa.Table, failures: Iterable[Failure] = ()) -> PartRef:
     """Return the ref of a table of CONTEXTS."""
     digests = table["embedded_digest"].to_pylist()
     chunks = digest_rows(zip(table["chunk_id"].to_pylist(), digests, strict=True))
@@ -68,6 +80,7 @@ def describe_contexts(config: str, shard: int, key: str, table: pa.Table) -> Par
         reads={"chunks": chunks, "embedded": digest_rows((value,) for value in set(digests))},
         rows_digest=chunks,
         counts={"chunks": table.num_rows},
+        failures=tuple(failures),
     )
 
 

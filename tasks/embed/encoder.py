@@ -20,6 +20,7 @@ import numpy.typing as npt
 from schemas.config import EmbedConfig
 from tasks.embed.model import ModelFiles
 from tasks.embed.tokenizer import open_tokenizer
+from tasks.memory import give_back
 
 Vectors = npt.NDArray[np.float32]
 MAX_BATCH = 256
@@ -90,6 +91,7 @@ class SentenceEncoder:
         with self._lock:  # One forward pass already uses every core.
             for batch in self._batches(prompted):
                 rows[batch] = self._forward([prompted[index] for index in batch])
+                give_back()
                 if done is not None:
                     done(len(batch))
         return _normalised(rows)

@@ -36,7 +36,7 @@ import pyarrow.parquet as pq
 from schemas.errors import GlossatorError, Overtaken
 from schemas.snapshot import Flip, PartRef, Record, Snapshot, Stage
 from tasks.lake.seal import check_seal, seal
-from tasks.lake.storage import AlreadyExists, LocalStorage, NotFound, Storage
+from tasks.lake.storage import AlreadyExists, Blob, LocalStorage, NotFound, Storage
 
 REF_KEY = b"glossator"
 MANIFEST = "manifest.json"
@@ -142,7 +142,7 @@ class Lake:
 
     # --- folders of files --------------------------------------------------------------------------------
 
-    def write_folder(self, folder: str, files: Mapping[str, bytes]) -> None:
+    def write_folder(self, folder: str, files: Mapping[str, Blob]) -> None:
         """Write files and then a manifest with their checksums: without it the folder does not exist."""
         manifest = {}
         for name, data in files.items():

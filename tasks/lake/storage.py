@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import errno
+import mmap
 import os
 import secrets
 import shutil
@@ -22,6 +23,7 @@ from typing import Protocol
 from schemas.errors import GlossatorError, TransientError
 
 TEMPORARY = ".tmp-"
+Blob = bytes | mmap.mmap
 
 
 class AlreadyExists(GlossatorError):
@@ -45,7 +47,7 @@ class Storage(Protocol):
 
     def read(self, key: str) -> bytes: ...
 
-    def write(self, key: str, data: bytes) -> None: ...
+    def write(self, key: str, data: Blob) -> None: ...
 
     def create(self, key: str, data: bytes) -> None: ...
 
@@ -96,16 +98,16 @@ class LocalStorage:
         except FileNotFoundError as error:
             raise NotFound(f"{self.root / key} does not exist", hint="run `glossator doctor --repair`") from error
         except OSError as error:
-            raise _explained(error, self._path(key)) from error
+            raise explained(error, self._path(key)) from error
 
-    def write(self, key: str, data: bytes) -> None:
+    def write(self, key: str, data: Blob) -> None:
         path = self._path(key)
         temporary = self._temporary(path, data)
         try:
             temporary.replace(path)
             _sync_folder(path.parent)
         except OSError as error:
-            raise _explained(error, path) from error
+            raise explained(error, path) from error
         finally:
             _discard(temporary)
 
@@ -118,7 +120,7 @@ class LocalStorage:
         except FileExistsError as error:
             raise AlreadyExists(f"{path} exists already") from error
         except OSError as error:
-            raise _explained(error, path) from error
+            raise explained(error, path) from error
         finally:
             _discard(temporary)
 
@@ -126,13 +128,13 @@ class LocalStorage:
         try:
             return self._path(key).exists()
         except OSError as error:
-            raise _explained(error, self._path(key)) from error
+            raise explained(error, self._path(key)) from error
 
     def delete(self, key: str) -> None:
         try:
             self._path(key).unlink(missing_ok=True)
         except OSError as error:
-            raise _explained(error, self._path(key)) from error
+            raise explained(error, self._path(key)) from error
 
     def keys(self, prefix: str) -> Iterator[str]:
         folder = self._path(prefix)
@@ -141,7 +143,7 @@ class LocalStorage:
         except FileNotFoundError:
             return
         except OSError as error:
-            raise _explained(error, folder) from error
+            raise explained(error, folder) from error
         for name in names:
             if not name.startswith(TEMPORARY):
                 yield f"{prefix}/{name}"
@@ -155,7 +157,7 @@ class LocalStorage:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise _explained(error, self._path(key)) from error
+            raise explained(error, self._path(key)) from error
         if not stat.S_ISREG(found.st_mode):
             return None
         return Stat(found.st_size, dt.datetime.fromtimestamp(found.st_mtime, dt.UTC))
@@ -166,7 +168,7 @@ class LocalStorage:
         except FileNotFoundError:
             return
         except OSError as error:
-            raise _explained(error, self._path(key)) from error
+            raise explained(error, self._path(key)) from error
 
     def delete_folder(self, key: str, first: str) -> None:
         folder = self._path(key)
@@ -178,7 +180,7 @@ class LocalStorage:
         except FileNotFoundError:
             return
         except OSError as error:
-            raise _explained(error, folder) from error
+            raise explained(error, folder) from error
 
     def temporaries(self, prefix: str) -> Iterator[str]:
         for folder, _, names in os.walk(self._path(prefix) if prefix else self.root):
@@ -186,7 +188,7 @@ class LocalStorage:
                 if name.startswith(TEMPORARY):
                     yield (Path(folder) / name).relative_to(self.root).as_posix()
 
-    def _temporary(self, path: Path, data: bytes) -> Path:
+    def _temporary(self, path: Path, data: Blob) -> Path:
         temporary = path.with_name(f"{TEMPORARY}{secrets.token_hex(6)}")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -197,7 +199,7 @@ class LocalStorage:
         except BaseException as error:
             _discard(temporary)
             if isinstance(error, OSError):
-                raise _explained(error, path) from error
+                raise explained(error, path) from error
             raise
         return temporary
 
@@ -216,7 +218,8 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _explained(error: OSError, path: Path) -> GlossatorError:
+def explained(error: OSError, path: Path) -> GlossatorError:
+    """Return what the system's refusal to read or write a path means, and what to do."""
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         return TransientError(
             f"the disk is full: cannot write {path}",

@@ -8,6 +8,7 @@ and of its key: the part then stands for what it holds.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -32,8 +33,9 @@ from schemas.snapshot import Failure, PartRef
 from schemas.tables import DOCUMENTS, PLAN
 from schemas.work import ShardJob, Workspace
 from tasks.lake.lake import Lake
-from tasks.load.loader import document_type, load_document
-from tasks.plan.source import open_source
+from tasks.load.isolation import CORES, is_isolated, load
+from tasks.load.loader import document_type
+from tasks.plan.source import Source, open_source
 from tasks.progress import expect, tick
 from tasks.step import donor_tables, failure_of, lake_of, parts_step
 
@@ -55,29 +57,42 @@ def _compute(space: Workspace, job: ShardJob, key: str) -> PartRef:
     expect("load", wanted.height)
     rows: list[dict[str, Any]] = []
     failures: list[Failure] = []
-    copied = 0
+    new: list[dict[str, Any]] = []
     for document in wanted.iter_rows(named=True):
         donor = donors.get((document["content_digest"], _loader_of(document["uri"])))
         if donor is not None:
             own = {name: document[name] for name in ("doc_id", "source", "uri")}
             rows.append(_granted({**donor, **own}, document["granted"]))
-            copied += 1
+            tick("load")
         else:
-            digest = ""
-            try:
-                data = sources[document["source"]].read(document["uri"])
-                digest = content_digest(data)
-                loaded = load_document(data, document["uri"], space.config.load)
-                rows.append(_granted(_row(document, digest, loaded), document["granted"]))
-            except TransientError:
-                raise
-            except Exception as error:  # One bad document harms only itself, whatever its parser throws.
-                message = error.message if isinstance(error, GlossatorError) else f"{type(error).__name__}: {error}"
-                failures.append(failure_of("load", document, error, message, digest))
-        tick("load")
+            new.append(document)
+    copied = len(rows)
+    several = any(is_isolated(document["uri"]) for document in new)
+    with ThreadPoolExecutor(CORES) as threads:
+        each = threads.map if several else map
+        for outcome in each(lambda document: _load(sources[document["source"]], document, space), new):
+            if isinstance(outcome, Failure):
+                failures.append(outcome)
+            else:
+                rows.append(outcome)
+            tick("load")
     rows.sort(key=lambda row: row["doc_id"])
     table = pa.Table.from_pylist(rows, schema=DOCUMENTS)
     return lake.write_part(describe_documents(space.stages["load"], job.shard, table, failures, copied), table)
+
+
+def _load(source: Source, document: Mapping[str, Any], space: Workspace) -> dict[str, Any] | Failure:
+    digest = ""
+    try:
+        data = source.read(document["uri"])
+        digest = content_digest(data)
+        loaded = load(data, document["uri"], space.config.load)
+        return _granted(_row(document, digest, loaded), document["granted"])
+    except TransientError:
+        raise
+    except Exception as error:  # One bad document harms only itself, whatever its parser throws.
+        message = error.message if isinstance(error, GlossatorError) else f"{type(error).__name__}: {error}"
+        return failure_of("load", document, error, message, digest)
 
 
 def _documents_of(lake: Lake, job: ShardJob) -> pl.DataFrame:

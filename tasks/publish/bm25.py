@@ -1,8 +1,7 @@
 """The lexical index: BM25 scores of all (term, document) pairs, computed once and memory-mapped.
 
-bm25s (Lù, 2024) computes the scores eagerly, in Lucene's variant (Kamphuis et al., ECIR 2020), and the arrays lie in
-its own file format: ``bm25s.BM25.load(folder, load_vocab=False)`` opens them, and a test compares both. Searching is
-a few lines of numpy over the mapped arrays:
+``bm25_build.py`` has bm25s compute them; the arrays lie in bm25s's own file format. Searching is a few lines of numpy
+over the mapped arrays:
 
 - a term's documents are distinct, so ``scores[documents] += values`` is right and as quick as compiled code, and a
   search from the shell imports neither bm25s nor numba;
@@ -14,9 +13,6 @@ and equal scores, however their terms were numbered before.
 
 from __future__ import annotations
 
-import io
-import json
-import logging
 import math
 from bisect import bisect_left
 from collections import Counter
@@ -32,15 +28,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from schemas.config import Bm25Config
 from schemas.errors import GlossatorError
 from tasks.lake.arrays import map_array
-from tasks.lake.lake import Corrupt, first_line, ipc_bytes, rebuild_hint
+from tasks.lake.lake import Corrupt, first_line, rebuild_hint
 from tasks.tokens.analyzer import ANALYZER_VERSION
 
 BM25_VERSION = 1
 
 DATA, INDICES, INDPTR = "data.csc.index.npy", "indices.csc.index.npy", "indptr.csc.index.npy"
 PARAMS, VOCABULARY, SETTINGS = "params.index.json", "vocabulary.arrow", "settings.json"
-
-_DOCUMENT_BITS = 32
 
 Number = TypeVar("Number", np.float32, np.int32, np.int64)
 
@@ -61,93 +55,6 @@ class Bm25Settings(BaseModel):
     documents: int
     terms: int
     entries: int
-
-
-def build_bm25(
-    terms: npt.NDArray[np.integer],
-    offsets: npt.NDArray[np.integer],
-    vocabulary: Sequence[str],
-    config: Bm25Config,
-) -> dict[str, bytes]:
-    """Build the files of an index, for ``Lake.write_folder``.
-
-    Args:
-        terms: ids of the terms of all documents, one document after the other; repetitions count.
-        offsets: document i has ``terms[offsets[i]:offsets[i + 1]]``; length documents + 1, so ``[0]`` for none.
-        vocabulary: the term of each id; terms that no document has are left out of the index.
-
-    bm25s does the work: about 4 seconds for 100,000 documents of 65 terms.
-    """
-    documents = len(offsets) - 1
-    used = np.unique(terms)
-    words = sorted((vocabulary[term], term) for term in used.tolist())
-    rank = np.zeros(len(vocabulary), dtype=np.int32)
-    rank[[term for _, term in words]] = np.arange(len(words))
-    data, indices, indptr = _scores(rank[terms], offsets, [word for word, _ in words], config)
-
-    settings = Bm25Settings(
-        bm25_version=BM25_VERSION,
-        analyzer_version=ANALYZER_VERSION,
-        config=config,
-        config_digest=config.result_digest(),
-        documents=documents,
-        terms=len(words),
-        entries=len(data),
-    )
-    names = pa.table({"term": pa.array([word for word, _ in words], pa.large_string())})
-    return {
-        DATA: _npy(data),
-        INDICES: _npy(indices),
-        INDPTR: _npy(indptr),
-        PARAMS: _bm25s_params(config, documents),
-        VOCABULARY: ipc_bytes(names),
-        SETTINGS: settings.model_dump_json(indent=1).encode(),
-    }
-
-
-def _scores(
-    terms: npt.NDArray[np.int32], offsets: npt.NDArray[np.integer], words: Sequence[str], config: Bm25Config
-) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-    """Return bm25s's matrix of scores, terms by documents, as (data, indices, indptr)."""
-    if not words:  # bm25s refuses a corpus without a term.
-        return np.empty(0, np.float32), np.empty(0, np.int32), np.zeros(1, np.int64)
-    import bm25s
-
-    # Its logger comes set to DEBUG, and any handler on the root logger (Prefect's) would print it.
-    logging.getLogger("bm25s").setLevel(logging.ERROR)
-    index = bm25s.BM25(method="lucene", k1=config.k1, b=config.b, csc_backend="scipy")
-    corpus = np.split(terms, np.asarray(offsets[1:-1]))
-    index.index(
-        (corpus, {word: number for number, word in enumerate(words)}), create_empty_token=False, show_progress=False
-    )
-    matrix = index.scores
-    return (
-        matrix["data"].astype(np.float32),
-        matrix["indices"].astype(np.int32),
-        matrix["indptr"].astype(np.int64),
-    )
-
-
-def _npy(array: npt.NDArray[np.generic]) -> bytes:
-    sink = io.BytesIO()
-    np.save(sink, array, allow_pickle=False)
-    return sink.getvalue()
-
-
-def _bm25s_params(config: Bm25Config, documents: int) -> bytes:
-    params = {
-        "k1": config.k1,
-        "b": config.b,
-        "delta": 0.5,
-        "method": "lucene",
-        "idf_method": "lucene",
-        "dtype": "float32",
-        "int_dtype": "int32",
-        "num_docs": documents,
-        "version": "0.3.16",
-        "backend": "numpy",
-    }
-    return json.dumps(params, indent=1).encode()
 
 
 class Bm25Index:

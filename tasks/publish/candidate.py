@@ -79,9 +79,7 @@ def insert_vectors(
         for part in passages:
             if whole and part.key in old:
                 continue
-            rows = list(vector_rows(lake, part, documents, known))
-            store.insert(rows)
-            inserted += len(rows)
+            inserted += store.insert(vector_rows(lake, part, documents, known))
         if inserted:
             store.flush()
 

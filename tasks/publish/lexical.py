@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.config import Bm25Config
 from schemas.identity import part_key
 from schemas.snapshot import PartRef
+from tasks.lake.arrays import disk_room
 from tasks.lake.lake import Lake, bm25_folder, passages_folder
-from tasks.publish.bm25 import BM25_VERSION, build_bm25
+from tasks.publish.bm25 import BM25_VERSION
+from tasks.publish.bm25_build import build_bm25
 from tasks.publish.catalog import read_arrow, read_catalog
+
+Flat = npt.NDArray[np.int32]
 
 
 def bm25_key(config: Bm25Config, catalog: str, tokens: Sequence[PartRef]) -> str:
@@ -29,37 +34,58 @@ def write_bm25(
     if lake.has_folder(bm25_folder(key)):
         return key
     flat, offsets, vocabulary = _corpus(lake, catalog, passages, tokens)
-    lake.write_folder(bm25_folder(key), build_bm25(flat, offsets, vocabulary, config))
+    lake.write_folder(bm25_folder(key), build_bm25(flat, offsets, vocabulary, config, lake.root))
     return key
 
 
 def _corpus(
     lake: Lake, catalog: str, passages: Sequence[PartRef], tokens: Sequence[PartRef]
-) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Return term ids of all chunks as (flat, offsets), in catalog order, and the vocabulary."""
-    parts = [lake.read_part("tokens", ref.key) for ref in tokens]
-    table = pa.concat_tables(parts).unify_dictionaries().combine_chunks()
-    lists = table["tokens"].combine_chunks()
-    terms = lists.values
-    starts = lists.offsets.to_numpy()
-    digests = _digests(lake, catalog, passages)
-    rows = pc.index_in(digests, value_set=table["embedded_digest"].combine_chunks()).to_numpy(zero_copy_only=False)
-    lengths = np.diff(starts)[rows]
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    # Gather each chunk's run of terms: its start in the parts, less its start in the result, plus a running index.
-    shift = np.repeat(starts[rows] - offsets[:-1], lengths)
-    flat = terms.indices.to_numpy(zero_copy_only=False)[np.arange(offsets[-1]) + shift].astype(np.int32)
-    return flat, offsets, terms.dictionary.to_pylist()
+) -> tuple[Flat, npt.NDArray[np.int64], list[str]]:
+    """Return term ids of all chunks as (flat, offsets), in catalog order, and the vocabulary.
 
-
-def _digests(lake: Lake, catalog: str, passages: Sequence[PartRef]) -> pa.Array:
-    chunks = read_catalog(lake, catalog, "chunks", ["shard", "row"])
-    per_shard = [
-        read_arrow(lake.open_folder(passages_folder(ref.key)) / "chunks.arrow", ["embedded_digest"])[
-            "embedded_digest"
-        ].to_numpy()
-        for ref in passages
+    One shard at a time, twice: the lengths of all chunks say where the terms of each go.
+    """
+    places = _places(lake, catalog)
+    nothing = np.empty(0, np.int64)  # A shard whose documents are all empty has no chunk.
+    shards = [
+        (places.get(chunks.shard, nothing), chunks, terms) for chunks, terms in zip(passages, tokens, strict=True)
     ]
-    starts = np.cumsum([0, *(len(rows) for rows in per_shard)])[:-1]
-    everything = np.concatenate(per_shard) if per_shard else np.empty(0, object)
-    return pa.array(everything[starts[chunks["shard"].to_numpy()] + chunks["row"].to_numpy()], pa.string())
+    lengths = np.zeros(sum(len(rows) for rows in places.values()), np.int64)
+    numbers: dict[str, int] = {}
+    for at, chunks, terms in shards:
+        lists, rows = _lists(lake, chunks, terms)
+        lengths[at] = np.diff(lists.offsets.to_numpy())[rows]
+        for term in lists.values.dictionary.to_pylist():
+            numbers.setdefault(term, len(numbers))
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    flat = np.frombuffer(disk_room(4 * int(offsets[-1]), lake.root), np.int32, int(offsets[-1]))
+    for at, chunks, terms in shards:
+        lists, rows = _lists(lake, chunks, terms)
+        starts, dictionary = lists.offsets.to_numpy()[:-1], lists.values.dictionary.to_pylist()
+        own = np.array([numbers[term] for term in dictionary], np.int32)[lists.values.indices.to_numpy()]
+        flat[_runs(offsets[at], lengths[at])] = own[_runs(starts[rows], lengths[at])]
+    return flat, offsets, list(numbers)
+
+
+def _places(lake: Lake, catalog: str) -> Mapping[int, npt.NDArray[np.int64]]:
+    """Return for each shard the rows of the catalog that its chunks have, in the order of the shard."""
+    chunks = read_catalog(lake, catalog, "chunks", ["shard", "row"]).with_row_index("at")
+    return {
+        shard: rows["at"].to_numpy().astype(np.int64)
+        for (shard,), rows in chunks.sort("shard", "row").partition_by("shard", as_dict=True).items()
+    }
+
+
+def _lists(lake: Lake, chunks: PartRef, terms: PartRef) -> tuple[pa.ListArray, npt.NDArray[np.int64]]:
+    """Return the lists of terms of a shard, and for each of its chunks which of them it has."""
+    table = lake.read_part("tokens", terms.key)
+    digests = read_arrow(lake.open_folder(passages_folder(chunks.key)) / "chunks.arrow", ["embedded_digest"])
+    rows = pc.index_in(digests["embedded_digest"].to_arrow(), value_set=table["embedded_digest"].combine_chunks())
+    return table["tokens"].combine_chunks(), rows.to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def _runs(starts: npt.NDArray[np.integer], lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return the numbers from each start on, as many as its length says, one run after the other."""
+    before = np.cumsum(lengths) - lengths
+    runs: npt.NDArray[np.int64] = np.arange(lengths.sum()) + np.repeat(starts - before, lengths)
+    return runs

@@ -7,8 +7,8 @@ What filters ask for stands in typed columns; texts stay in the passages.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,12 @@ _IDS_PER_QUERY = 1_000
 
 class VectorsGone(GlossatorError):
     """The folder or the collection that a snapshot names is not there."""
+
+
+def one_server(lake: Lake, config: MilvusConfig) -> AbstractContextManager[None]:
+    """Keep our own server from ending and starting again between the steps inside."""
+    own = config.shared and not config.uri
+    return milvus_server.kept_running(local_milvus(lake)) if own else nullcontext()
 
 
 def open_milvus(config: MilvusConfig, lake: Lake, ref: VectorStoreRef, *, create: bool = False) -> MilvusStore:
@@ -198,15 +204,22 @@ class MilvusStore:
         with told("list collections"):
             return sorted(filter(self._is_sibling, self._client.list_collections(timeout=self._limit)))
 
-    def insert(self, rows: Sequence[dict[str, Any]]) -> None:
+    def insert(self, rows: Iterable[dict[str, Any]]) -> int:
         """Write rows (columns as in the schema; ``vector`` float32 [dimension]) in calls of bounded bytes.
 
-        An equal id replaces itself, so that a run that was cut off can write again.
+        An equal id replaces itself, so that a run that was cut off can write again. No more rows than a call takes are
+        held at a time.
+
+        Returns:
+            How many there were.
         """
         self._load()
+        inserted = 0
         for batch in _batches(rows, self._config.batch_bytes):
             with told(f"take {len(batch)} rows"):
                 self._client.upsert(self.ref.collection, batch, timeout=self._limit)
+            inserted += len(batch)
+        return inserted
 
     def delete(self, ids: Sequence[str]) -> None:
         """Delete rows; an id without a row is no error."""
@@ -330,7 +343,7 @@ def _of_document(doc_id: str) -> str:
     return f'doc_id == "{doc_id}"'
 
 
-def _batches(rows: Sequence[dict[str, Any]], limit: int) -> Iterator[list[dict[str, Any]]]:
+def _batches(rows: Iterable[dict[str, Any]], limit: int) -> Iterator[list[dict[str, Any]]]:
     batch: list[dict[str, Any]] = []
     size = 0
     for row in rows:

@@ -4,7 +4,8 @@ Milvus Lite allows one process. So the first process that needs the vectors star
 on 127.0.0.1; it writes where it listens into a discovery file, and ends a few seconds after the last client has.
 Clients are processes with a file in a folder, so that one that was killed does not keep the server alive.
 
-All of it happens under one file lock: nobody connects to a server that is about to end, and no two are started.
+All of it happens under one file lock: nobody connects to a server that is about to end, and no two are started. One
+that ends says so, and is waited for: Milvus Lite finishes the index that it is building, minutes for 300,000 rows.
 The server has no authentication: any user of this machine can read the vectors. They hold no text.
 """
 
@@ -32,6 +33,10 @@ from tasks.lake.storage import LocalStorage
 LINGER_SECONDS = 10.0
 START_SECONDS = 60.0
 LOCK_SECONDS = 90.0
+CLOSING_SECONDS = 1_800.0
+"""How long a server that is ending is waited for."""
+CLOSING = 0
+"""In place of its port."""
 
 
 _counting = threading.Lock()
@@ -39,7 +44,11 @@ _connections: Counter[Path] = Counter()
 
 
 class Discovery(Record):
-    """Where the server of a folder listens, and which process it is."""
+    """Where the server of a folder listens, and which process it is.
+
+    Attributes:
+        port: ``CLOSING`` once it listens no more.
+    """
 
     pid: int
     created: float
@@ -73,9 +82,19 @@ def disconnect(folder: Path) -> None:
             _client_file(folder, os.getpid()).unlink(missing_ok=True)
 
 
+@contextmanager
+def kept_running(folder: Path) -> Iterator[None]:
+    """Let the server that is started inside stay until the end, however long nobody asks it."""
+    _register(folder)
+    try:
+        yield
+    finally:
+        disconnect(folder)
+
+
 def running_server(folder: Path) -> Discovery | None:
-    """Return the server of a folder if one runs."""
-    return _running(folder)
+    """Return the server of a folder while its process lives, be it that it is ending."""
+    return _announced(folder)
 
 
 def _discovery(folder: Path) -> Path:
@@ -96,14 +115,23 @@ def _client_file(folder: Path, pid: int) -> Path:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
+    lock, begun = FileLock(folder.with_suffix(".lock")), time.monotonic()
+    while True:
+        try:
+            lock.acquire(timeout=LOCK_SECONDS)
+            break
+        except Timeout as error:
+            waited = time.monotonic() - begun
+            if _closing(folder) and waited < CLOSING_SECONDS:
+                continue
+            raise TransientError(
+                f"waited {waited:.0f} s for another process to start or stop the vector store in {folder}",
+                hint="run the same command again",
+            ) from error
     try:
-        with FileLock(folder.with_suffix(".lock"), timeout=LOCK_SECONDS):
-            yield
-    except Timeout as error:
-        raise TransientError(
-            f"waited {LOCK_SECONDS:.0f} s for another process to start or stop the vector store in {folder}",
-            hint="run the same command again",
-        ) from error
+        yield
+    finally:
+        lock.release()
 
 
 def _created(pid: int) -> float | None:
@@ -122,7 +150,7 @@ def _is_alive(pid: int, created: float) -> bool:
 def _register(folder: Path) -> None:
     with _counting:
         _connections[folder] += 1
-        _clients(folder).mkdir(exist_ok=True)
+        _clients(folder).mkdir(parents=True, exist_ok=True)
         _client_file(folder, os.getpid()).write_text(str(_created(os.getpid())))
 
 
@@ -140,12 +168,23 @@ def _has_clients(folder: Path) -> bool:
     return alive
 
 
-def _running(folder: Path) -> Discovery | None:
+def _announced(folder: Path) -> Discovery | None:
+    """Return what a living server has announced."""
     try:
         found = Discovery.model_validate_json(_discovery(folder).read_bytes())
     except (OSError, ValueError):
         return None
-    if not _is_alive(found.pid, found.created):
+    return found if _is_alive(found.pid, found.created) else None
+
+
+def _closing(folder: Path) -> bool:
+    found = _announced(folder)
+    return found is not None and found.port == CLOSING
+
+
+def _running(folder: Path) -> Discovery | None:
+    found = _announced(folder)
+    if found is None or found.port == CLOSING:
         return None
     with suppress(OSError), socket.create_connection(("127.0.0.1", found.port), timeout=5):
         return found
@@ -194,21 +233,28 @@ def serve(folder: Path, linger: float) -> None:
     created = _created(os.getpid())
     assert created is not None
     announcement = Discovery(pid=os.getpid(), created=created, port=port)
-    LocalStorage(folder.parent).write(_discovery(folder).name, announcement.model_dump_json().encode())
+    _announce(folder, announcement)
+
+    def close() -> None:
+        _announce(folder, announcement.model_copy(update={"port": CLOSING}))
+        server.stop(grace=2).wait()
+        store.close()
+        _discovery(folder).unlink(missing_ok=True)
+
     idle_since = time.monotonic()
-    while not stop.wait(0.5):
-        if _has_clients(folder):
+    while True:
+        stopped = stop.wait(0.5)
+        if not stopped and _has_clients(folder):
             idle_since = time.monotonic()
-        elif time.monotonic() - idle_since > linger:
+        elif stopped or time.monotonic() - idle_since > linger:
             with _locked(folder):
-                if not _has_clients(folder):
-                    _discovery(folder).unlink(missing_ok=True)
-                    server.stop(grace=2).wait()
-                    store.close()
+                if stopped or not _has_clients(folder):
+                    close()
                     return
-    _discovery(folder).unlink(missing_ok=True)
-    server.stop(grace=2).wait()
-    store.close()
+
+
+def _announce(folder: Path, announcement: Discovery) -> None:
+    LocalStorage(folder.parent).write(_discovery(folder).name, announcement.model_dump_json().encode())
 
 
 if __name__ == "__main__":

@@ -47,5 +47,5 @@ def _restore(milvus: MilvusConfig, lake: Lake, snapshot: Snapshot, lost: Collect
     with closing(open_milvus(milvus, lake, snapshot.vectors, create=True)) as store:
         store.ensure()
         for part in snapshot.parts["passages"]:
-            store.insert(list(vector_rows(lake, part, documents, present)))
+            store.insert(vector_rows(lake, part, documents, present))
         store.flush()

@@ -15,6 +15,8 @@ from tasks.progress import expect, tick
 from tasks.step import donor_tables, lake_of, parts_step
 from tasks.tokens.analyzer import Analyzer
 
+ROWS_AT_ONCE = 1_000
+
 
 def _key(space: Workspace, job: ShardJob, contexts: PartRef) -> str:
     return part_key("tokens", space.stages["tokens"], contexts.reads["embedded"])
@@ -33,8 +35,9 @@ def _compute(space: Workspace, job: ShardJob, key: str, contexts: PartRef) -> Pa
     analyzer = Analyzer(space.config.bm25)
     missing = sorted(texts.keys() - terms.keys())
     expect("tokens", len(missing))
+    known: dict[str, str] = {}  # One copy of each term: a large document has millions of them.
     for digest in missing:
-        terms[digest] = analyzer.terms(texts[digest])
+        terms[digest] = [known.setdefault(term, term) for term in analyzer.terms(texts[digest])]
         tick("tokens")
     part = term_table({name: terms[name] for name in texts})
     return lake.write_part(describe_terms(space.stages["tokens"], job.shard, key, part, len(missing)), part)
@@ -48,7 +51,11 @@ def term_table(terms: Mapping[str, list[str]]) -> pa.Table:
 
 def describe_terms(config: str, shard: int, key: str, table: pa.Table, computed: int = 0) -> PartRef:
     """Return the ref of a table of TOKENS."""
-    rows = zip(table["embedded_digest"].to_pylist(), table["tokens"].to_pylist(), strict=True)
+    rows = (
+        row
+        for batch in table.to_batches(max_chunksize=ROWS_AT_ONCE)
+        for row in zip(batch["embedded_digest"].to_pylist(), batch["tokens"].to_pylist(), strict=True)
+    )
     return PartRef(
         stage="tokens",
         shard=shard,

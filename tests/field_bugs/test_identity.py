@@ -37,7 +37,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -71,9 +71,10 @@ def test_unchanged_rows_are_neither_deleted_nor_written_again(
     deleted: list[str] = []
     insert, delete = MilvusStore.insert, MilvusStore.delete
 
-    def watched_insert(store: MilvusStore, rows: Sequence[dict[str, Any]]) -> None:
-        written.extend(row["uri"] for row in rows)
-        insert(store, rows)
+    def watched_insert(store: MilvusStore, rows: Iterable[dict[str, Any]]) -> int:
+        some = list(rows)
+        written.extend(row["uri"] for row in some)
+        return insert(store, some)
 
     def watched_delete(store: MilvusStore, ids: Sequence[str]) -> None:
         deleted.extend(ids)

@@ -10,7 +10,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 MODULES = sorted(path for path in Path(__file__).parent.glob("test_*.py") if path.name != Path(__file__).name)
-REPORT = re.compile(r"[\w-]+#\d+|\w+ PR\d+")
+REPORT = re.compile(r"[\w-]+#\d+|\w+ PR\d+|Onyx, R2R, LlamaIndex")
+"""By number; one is told of three systems at once."""
 PROOF = re.compile(r"(tests/[\w/]+\.py)::(test_\w+)")
 
 

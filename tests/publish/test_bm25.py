@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
 from collections.abc import Sequence
@@ -15,7 +16,9 @@ from hypothesis import strategies as st
 from schemas.config import Bm25Config
 from schemas.errors import GlossatorError
 from tasks.lake.lake import Corrupt, Lake
-from tasks.publish.bm25 import DATA, INDICES, INDPTR, SETTINGS, VOCABULARY, Bm25Index, build_bm25
+from tasks.publish import bm25_build
+from tasks.publish.bm25 import DATA, INDICES, INDPTR, SETTINGS, VOCABULARY, Bm25Index
+from tasks.publish.bm25_build import build_bm25
 from tasks.tokens.analyzer import Analyzer
 
 CONFIG = Bm25Config()
@@ -26,7 +29,7 @@ def files(documents: Sequence[Sequence[str]], vocabulary: Sequence[str] | None =
     ids = {word: i for i, word in enumerate(words)}
     flat = np.array([ids[term] for doc in documents for term in doc], dtype=np.int32)
     offsets = np.cumsum([0, *(len(doc) for doc in documents)])
-    return build_bm25(flat, offsets, words, CONFIG)
+    return {name: bytes(data) for name, data in build_bm25(flat, offsets, words, CONFIG).items()}
 
 
 def built(folder: Path, documents: Sequence[Sequence[str]]) -> Bm25Index:
@@ -40,6 +43,21 @@ def corpus(size: int = 300) -> list[list[str]]:
     words = [f"w{i}" for i in range(200)]
     weights = [1 / (i + 1) for i in range(200)]
     return [rng.choices(words, weights, k=rng.randint(0, 60)) for _ in range(size)]
+
+
+@pytest.mark.parametrize("block", [1, 700, 10**6])
+def test_arrays_are_those_of_bm25s_whatever_the_blocks(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    import bm25s
+
+    monkeypatch.setattr(bm25_build, "BLOCK_TERMS", block)
+    documents = corpus()
+    words = sorted({term for doc in documents for term in doc})
+    ids = {word: number for number, word in enumerate(words)}
+    theirs = bm25s.BM25(k1=CONFIG.k1, b=CONFIG.b, method="lucene", csc_backend="scipy")
+    theirs.index(([[ids[term] for term in doc] for doc in documents], ids), create_empty_token=False)
+    ours = files(documents)
+    for name, wanted in ((DATA, "data"), (INDICES, "indices"), (INDPTR, "indptr")):
+        np.testing.assert_array_equal(np.load(io.BytesIO(ours[name])), theirs.scores[wanted])
 
 
 def test_scores_are_those_of_bm25s(tmp_path: Path) -> None:

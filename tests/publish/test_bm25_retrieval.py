@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from schemas.config import Bm25Config
-from tasks.publish.bm25 import Bm25Index, build_bm25
+from tasks.publish.bm25 import Bm25Index
+from tasks.publish.bm25_build import build_bm25
 from tasks.tokens.analyzer import Analyzer
 from tests.shared import SHARED
 

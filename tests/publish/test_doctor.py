@@ -13,7 +13,7 @@ import pytest
 from schemas.config import Bm25Config
 from schemas.snapshot import Snapshot
 from tasks.lake.lake import MANIFEST, Lake, bm25_folder, catalog_folder, ipc_bytes, part_path, passages_folder
-from tasks.publish.bm25 import build_bm25
+from tasks.publish.bm25_build import build_bm25
 from tasks.publish.catalog import read_catalog
 from tests.fixtures import ailments, lake_beside, make_corpus, published, run, store_of
 

@@ -7,10 +7,11 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from schemas.config import MilvusConfig
@@ -86,13 +87,13 @@ def test_a_store_that_is_killed_under_a_run_is_started_again_and_the_run_publish
     killed: list[int] = []
     insert = MilvusStore.insert
 
-    def insert_into_a_dying_store(store: MilvusStore, rows: Sequence[dict[str, Any]]) -> None:
+    def insert_into_a_dying_store(store: MilvusStore, rows: Iterable[dict[str, Any]]) -> int:
         if not killed:
             found = running_server(folder)
             assert found is not None
             os.kill(found.pid, signal.SIGKILL)
             killed.append(found.pid)
-        insert(store, rows)
+        return insert(store, rows)
 
     monkeypatch.setattr(MilvusStore, "insert", insert_into_a_dying_store)
     begun = time.monotonic()
@@ -101,7 +102,7 @@ def test_a_store_that_is_killed_under_a_run_is_started_again_and_the_run_publish
     monkeypatch.undo()
     found = running_server(folder)
     if found is not None:  # It would stay for ten seconds, and nobody else could read the folder.
-        os.kill(found.pid, signal.SIGTERM)
-    while running_server(folder) is not None:
-        time.sleep(0.05)
+        server = psutil.Process(found.pid)
+        server.terminate()
+        server.wait(timeout=20)
     assert contents(lake_beside(docs)) == clean_build(docs)

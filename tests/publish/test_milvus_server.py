@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from schemas.errors import TransientError
 from tasks.publish import milvus_server
 from tasks.publish.milvus_server import connect, disconnect, running_server
 
@@ -41,6 +42,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 def client(folder: Path, then: str = "") -> subprocess.Popen[str]:
     code = f"""
 from pathlib import Path
+from schemas.errors import TransientError
 from tasks.publish import milvus_server
 print(milvus_server.connect(Path({str(folder)!r}), linger=0.5), flush=True)
 {then}
@@ -107,3 +109,39 @@ def test_a_discovery_file_of_another_process_is_not_believed(folder: Path) -> No
     folder.with_suffix(".server.json").write_text(ours.model_dump_json())
     assert running_server(folder) is None
     assert connect(folder, linger=0.5).startswith("http://127.0.0.1:")
+
+
+HOLDER = """
+import os, sys, time
+from pathlib import Path
+from filelock import FileLock
+from tasks.publish import milvus_server as server
+
+folder, port = Path(sys.argv[1]), int(sys.argv[2])
+with FileLock(folder.with_suffix(".lock")):
+    created = server._created(os.getpid())
+    server._announce(folder, server.Discovery(pid=os.getpid(), created=created, port=port))
+    print("held", flush=True)
+    time.sleep(1.5)
+"""
+
+
+@pytest.mark.parametrize("ending", [True, False])
+def test_a_server_that_takes_long_to_end_is_waited_for_and_no_other_lock(
+    folder: Path, ending: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(milvus_server, "LOCK_SECONDS", 0.2)
+    command = [sys.executable, "-c", HOLDER, str(folder), str(milvus_server.CLOSING if ending else 1)]
+    holder = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, text=True)
+    assert holder.stdout is not None and holder.stdout.readline() == "held\n"
+    try:
+        if ending:
+            connect(folder, linger=0.5)
+            found = running_server(folder)
+            assert found is not None and found.pid != holder.pid and found.port != milvus_server.CLOSING
+            disconnect(folder)
+        else:
+            with pytest.raises(TransientError, match="waited 0 s for another process"):
+                connect(folder, linger=0.5)
+    finally:
+        assert holder.wait(timeout=10) == 0

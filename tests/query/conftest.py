@@ -33,7 +33,7 @@ from schemas.tables import CATALOG_CHUNKS, CATALOG_DOCUMENTS, PASSAGE_CHUNKS, PA
 from tasks.embed.encoder import HashEncoder
 from tasks.embed.tokenizer import HashTokenizer
 from tasks.lake.lake import Lake, ipc_bytes
-from tasks.publish.bm25 import build_bm25
+from tasks.publish.bm25_build import build_bm25
 from tasks.tokens.analyzer import Analyzer
 
 SHARDS = 2

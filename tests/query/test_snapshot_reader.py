@@ -118,7 +118,7 @@ def test_passages_of_another_shard_are_refused(written: tuple[Lake, str]) -> Non
 
 
 def test_a_lexical_index_of_another_size_is_refused(written: tuple[Lake, str]) -> None:
-    from tasks.publish.bm25 import build_bm25
+    from tasks.publish.bm25_build import build_bm25
 
     lake, snapshot = written
     config = SnapshotReader(lake, snapshot).bm25.settings.config
