@@ -135,8 +135,10 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _created(pid: int) -> float | None:
+    """Return when a living process began; None for one that is gone, or waits for its parent to be told so."""
     try:
-        return psutil.Process(pid).create_time()
+        process = psutil.Process(pid)
+        return None if process.status() == psutil.STATUS_ZOMBIE else process.create_time()
     except psutil.Error:
         return None
 
