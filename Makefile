@@ -41,8 +41,10 @@ soak: $(VENV)/installed-dev ## Tell long stories of a collection at random: make
 crash: $(VENV)/installed-dev ## Kill commands at random moments: make crash SEED=1 ROUNDS=50
 	$(BIN)/python -m tests.crash.random_crasher --seed $(SEED) --rounds $(ROUNDS)
 
-crash-full: $(VENV)/installed-dev ## Kill every operation at every point, and record what came of it
+crash-full: $(VENV)/installed-dev ## Have every fault strike every operation, and record what came of it
 	$(BIN)/python -m tests.crash.matrices
+	$(BIN)/python -m tests.crash.damage
+	$(BIN)/python -m tests.crash.moving_source
 	$(BIN)/python -m pytest -m long tests/e2e
 	$(BIN)/python docs/generate.py
 

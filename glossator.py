@@ -7,9 +7,11 @@ inside the commands, so that ``--help`` and "nothing to do" need neither Prefect
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from io import TextIOWrapper
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, Literal
 
 import typer
@@ -30,6 +32,7 @@ from flows.commands.door import (
     print_json,
 )
 from schemas.errors import ExitCode, GlossatorError, UsageError
+from tasks.progress import stop
 
 app = typer.Typer(
     name="glossator",
@@ -38,7 +41,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
     help="Index documents for retrieval, and ask them. Vectors, BM25 and passages are published by one pointer.",
 )
-INTERRUPTED = 130
+INTERRUPTED = 128 + signal.SIGINT
+TERMINATED = 128 + signal.SIGTERM
 ALLOW_DELETES = "Documents that this run may delete in all; asked for when many are gone."
 
 
@@ -187,26 +191,28 @@ def doctor(
     assignments: SetOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Check every invariant of the published snapshot. Exit code 1 when one does not hold.
+    """Check every invariant of the published snapshot, and that all others that are kept are whole.
 
-    A repair makes lost passages, catalogs, BM25 indexes and vectors of the parts in the lake.
+    Exit code 1 when one does not hold. A repair makes lost passages, catalogs, BM25 indexes and vectors of the parts in
+    the lake, and puts the newest flip and today's access back from their copies.
 
     It embeds nothing, reads no source and publishes nothing, and a rollback's hold stays.
     """
     from flows.console import show_findings
     from tasks.plan.planner import workspace
-    from tasks.publish.doctor import examine
+    from tasks.publish.doctor import examine, examine_lake
 
     door = Door(collection, config, assignments)
-    lake = door.lake()
-    snapshot = lake.current_snapshot()
-    if snapshot is None:
-        raise UsageError(f"collection {lake.collection!r} is empty", hint="run `glossator index FOLDER` first")
     if repair:
         from flows.commands.repair import mend
 
         raise typer.Exit(mend(door, json=json))
-    findings = list(examine(workspace(lake, door.config), lake, snapshot))
+    lake = door.lake()
+    snapshot = lake.current_snapshot()
+    if snapshot is None:
+        raise UsageError(f"collection {lake.collection!r} is empty", hint="run `glossator index FOLDER` first")
+    examined = examine(workspace(lake, door.config), lake, snapshot)
+    findings = [*examined, *examine_lake(door.config, lake, snapshot)]
     print_json(findings) if json else show_findings(out, snapshot, findings)
     if not all(finding.ok for finding in findings):
         raise typer.Exit(ExitCode.FAILED)
@@ -244,10 +250,21 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # A terminal that cannot show a character shows its number.
             stream.reconfigure(errors="backslashreplace")
+    terminated = False
+
+    def terminate(signum: int, frame: FrameType | None) -> None:
+        nonlocal terminated
+        terminated = True
+        stop()
+        raise KeyboardInterrupt  # Leases are given back, and temporary files deleted, as after Ctrl-C.
+
+    before = signal.signal(signal.SIGTERM, terminate)
     try:
         code = app(prog_name="glossator", standalone_mode=False)
         if code == INTERRUPTED:  # Typer makes it of KeyboardInterrupt.
-            _complain("interrupted; what is done so far is kept -> run the same command again to go on")
+            code = TERMINATED if terminated else INTERRUPTED
+            how = "terminated" if terminated else "interrupted"
+            _complain(f"{how}; what is done so far is kept -> run the same command again to go on")
     except typer.TyperException as error:  # Of the command line itself: an unknown option, a value of the wrong type.
         context = getattr(error, "ctx", None)
         command = context.command_path if context is not None else "glossator"
@@ -262,12 +279,20 @@ def main() -> None:
         code = error.exit_code
     except SystemExit:  # What Rich and Typer make of a closed pipe: `glossator search … | head`
         code = ExitCode.DONE
+    except OSError as error:
+        if os.environ.get("GLOSSATOR_DEBUG"):
+            raise
+        what = " ".join(f"{error.filename or 'input and output'}: {error.strerror or error}".split())
+        _complain(f"{what} -> run the same command again; `glossator doctor` checks the index")
+        code = ExitCode.FAILED
     except Exception as error:
         if os.environ.get("GLOSSATOR_DEBUG"):
             raise
         what = " ".join(f"{type(error).__name__}: {error}".split())
         _complain(f"unexpected {what} -> `glossator doctor` checks the index; GLOSSATOR_DEBUG=1 shows where it failed")
         code = ExitCode.FAILED
+    finally:
+        signal.signal(signal.SIGTERM, before)
     raise SystemExit(code or ExitCode.DONE)
 
 

@@ -85,11 +85,10 @@ def reliability() -> str:
     ]
     for fault, results in json.loads((ROOT / "docs/reliability.json").read_text(encoding="utf-8")).items():
         lines += ["", f"## {fault}", "", *textwrap.wrap(results["promise"], 116), ""]
-        lines += [
-            "| operation | fault-points | a reader saw | run again, it | broken promises |",
-            "|---|---|---|---|---|",
-        ]
-        lines += [_result(row) for row in results["rows"]]
+        ends = any(row.get("ended") for row in results["rows"])
+        heads = ["operation", "fault-points", *(["the command"] if ends else []), "a reader saw", "run again, it"]
+        lines += [f"| {' | '.join([*heads, 'broken promises'])} |", "|---" * (len(heads) + 1) + "|"]
+        lines += [_result(row, ends) for row in results["rows"]]
         lines += ["", *_places(results["rows"])]
     return "\n".join([*lines, "", *_memory()]) + "\n"
 
@@ -111,8 +110,10 @@ def _memory() -> list[str]:
     ]
 
 
-def _result(row: dict[str, Any]) -> str:
-    cells = [row["operation"], str(sum(row["points"].values())), _shares(row["reader"]), _shares(row["again"])]
+def _result(row: dict[str, Any], ends: bool) -> str:
+    cells = [row["operation"], str(sum(row["points"].values()))]
+    cells += [_shares(row["ended"])] if ends else []
+    cells += [_shares(row["reader"]), _shares(row["again"])]
     return f"| {' | '.join(cells)} | {len(row['violations'])} |"
 
 

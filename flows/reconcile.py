@@ -15,7 +15,7 @@ from schemas.report import IndexReport
 from schemas.work import SourceSpec
 from tasks.lake.lake import Lake
 from tasks.plan.planner import PlanOptions, make_plan
-from tasks.plan.registry import list_sources
+from tasks.plan.registry import list_sources, record_source
 
 
 def recorded_sources(lake: Lake) -> list[SourceSpec]:
@@ -48,5 +48,7 @@ def reconcile(
     plan = make_plan(lake, config, specs, options)
     if plan.nothing_to_do:
         quarantine(lake, plan)
+        for spec in plan.new_sources:  # Its documents are published already: its record was lost.
+            record_source(lake, spec)
         return describe(lake, plan)
     return carry_out(plan)

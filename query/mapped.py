@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from tasks.lake.arrays import map_array
 from tasks.lake.lake import Corrupt, first_line, rebuild_hint
+from tasks.lake.storage import reading
 
 
 def mapped_table(path: Path, schema: pa.Schema) -> pa.Table:
@@ -23,7 +24,7 @@ def mapped_table(path: Path, schema: pa.Schema) -> pa.Table:
         Corrupt: it is damaged, or has other columns.
     """
     try:
-        with pa.memory_map(str(path)) as file:
+        with reading(path), pa.memory_map(str(path)) as file:
             table = pa.ipc.open_file(file).read_all()
     except (OSError, pa.ArrowException) as error:
         raise damaged(path, error) from error

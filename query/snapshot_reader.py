@@ -4,8 +4,10 @@ The *catalog* lists every document and chunk of the snapshot, sorted by id; a ch
 what the lexical index, filters and fusion speak of. *Passages* hold texts, spans and vectors per shard and are opened
 when first needed. All files are memory-mapped: opening takes milliseconds, and ten passages a few more.
 
-Sizes are checked when a file is opened. Bytes are not, since that would read everything; instead whatever is shown of
-a chunk and its document is compared with their digests, so that damage may hide a passage but never misquotes one.
+Sizes are checked when a file is opened, and checksums of the catalog, the BM25 index and what chunks say of themselves,
+as far as a file is small: 1 ms per MiB. More is not read; instead whatever is shown of a chunk and its document is
+compared with their digests, so that damage may hide a passage but never misquotes one. What may lead to another
+ranking until the doctor has looked are the vectors, the rows of Milvus, and larger files.
 """
 
 from __future__ import annotations
@@ -31,10 +33,11 @@ from schemas.identity import document_id, embedded_digest, embedded_text, metada
 from schemas.rows import metadata_of
 from schemas.snapshot import Snapshot
 from schemas.tables import CATALOG_CHUNKS, CATALOG_DOCUMENTS, PASSAGE_CHUNKS, PASSAGE_DOCUMENTS, PASSAGE_PARENTS
-from tasks.lake.lake import Corrupt, Lake, bm25_folder, catalog_folder, passages_folder, rebuild_hint
+from tasks.lake.lake import SMALL_BYTES, Corrupt, Lake, bm25_folder, catalog_folder, passages_folder, rebuild_hint
 from tasks.publish.bm25 import Bm25Index
 
 _TEXTS_KEPT = 32
+_OF_CHUNKS = ("chunks.arrow", "parents.arrow")
 
 
 class Swept(GlossatorError):
@@ -134,7 +137,7 @@ class SnapshotReader:
         self._name = name
         with self.unless_swept():
             self.snapshot: Snapshot = lake.read_snapshot(name)
-            folder = lake.open_folder(catalog_folder(self.snapshot.catalog))
+            folder = lake.open_folder(catalog_folder(self.snapshot.catalog), verify=True, up_to=SMALL_BYTES)
             self._documents = mapped_table(folder / "documents.arrow", CATALOG_DOCUMENTS)
             self._chunks = mapped_table(folder / "chunks.arrow", CATALOG_CHUNKS)
         counts = self.snapshot.counts
@@ -163,6 +166,10 @@ class SnapshotReader:
             Swept: a sweep withdraws a snapshot before it deletes the first row, so that rows may have been missing.
         """
         if not self._lake.has_snapshot(self._name):
+            flip = self._lake.current_flip()
+            kept = {flip.snapshot, *flip.retained} if flip is not None else set()
+            if self._name in kept or self._lake.storage.exists(f"pins/{self._name}.json"):
+                self._lake.read_snapshot(self._name)  # No sweep takes what is to stay: its file was lost.
             raise Swept(
                 f"snapshot {self._name} was swept: it had been dropped",
                 hint="open what is published now: run the command again",
@@ -187,7 +194,9 @@ class SnapshotReader:
         """The lexical index; its document i is the chunk of row i."""
         folder = self._lake.storage.local(bm25_folder(self.snapshot.bm25))
         with self.unless_swept():
-            index = Bm25Index.open(self._lake.open_folder(bm25_folder(self.snapshot.bm25)))
+            index = Bm25Index.open(
+                self._lake.open_folder(bm25_folder(self.snapshot.bm25), verify=True, up_to=SMALL_BYTES)
+            )
         if index.size != self.size:
             raise Corrupt(
                 f"the BM25 index {folder} holds {index.size} chunks, the catalog {self.size}",
@@ -355,7 +364,8 @@ class SnapshotReader:
                 if number not in self._keys:
                     raise self._foreign(number)
                 with self.unless_swept():
-                    opened = _Shard(self._lake.open_folder(passages_folder(self._keys[number])))
+                    key = passages_folder(self._keys[number])
+                    opened = _Shard(self._lake.open_folder(key, verify=_OF_CHUNKS, up_to=SMALL_BYTES))
                 shard = self._shards.setdefault(number, opened)
         return shard
 

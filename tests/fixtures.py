@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import errno
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
@@ -33,6 +35,18 @@ ALONE = "milvus.shared=false"
 def make_config(*assignments: str) -> Config:
     """Return a config with hash vectors, whatever the environment says."""
     return read_config(environ={}, assignments=[HASH_MODEL, ALONE, *assignments])
+
+
+def closing_door(name: str) -> Callable[..., int]:
+    """Return an ``os.open`` that a file of a name may not be opened with."""
+    opens = os.open
+
+    def guarded(path: str | Path, *arguments: int) -> int:
+        if Path(path).name == name:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return opens(path, *arguments)
+
+    return guarded
 
 
 def make_corpus(folder: Path, files: Mapping[str, str | bytes]) -> Path:

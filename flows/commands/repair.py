@@ -6,10 +6,12 @@ from flows.author import author
 from flows.commands.door import Door, out, print_json
 from flows.console import show_findings
 from query.layout import hanging
-from schemas.errors import ExitCode
-from schemas.snapshot import SHORT
+from schemas.errors import ExitCode, UsageError
+from schemas.snapshot import SHORT, Snapshot
+from tasks.lake.access import put_back_access
 from tasks.lake.lake import Lake
 from tasks.lake.lease import publishing
+from tasks.publish.doctor import examine_lake
 from tasks.publish.pointer import available, fence
 from tasks.publish.repair import RepairReport, repair
 
@@ -17,15 +19,25 @@ from tasks.publish.repair import RepairReport, repair
 def mend(door: Door, *, json: bool) -> ExitCode:
     """Repair the current snapshot and the others, say what was found and done, and return the exit code."""
     lake = door.lake()
+    back = lake.put_back_flip()
+    if lake.current_flip() is None:
+        raise UsageError(f"collection {lake.collection!r} is empty", hint="run `glossator index FOLDER` first")
     with publishing(lake, f"{author()} (doctor --repair)", door.config.run.lease_wait_seconds):
+        back += put_back_access(lake)
         reports = repair(lake, door.config, lambda: fence(lake, author(), "doctor --repair"))
-    print_json(reports) if json else _show(lake, reports)
+        snapshot = lake.read_snapshot(reports[0].snapshot)
+        ailing = [finding for finding in examine_lake(door.config, lake, snapshot) if not finding.ok]
+    # What was put back is of the whole lake, and told with the current snapshot.
+    first = reports[0]
+    reports[0] = first.model_copy(
+        update={"rebuilt": (*back, *first.rebuilt), "after": (*first.after, *ailing) if ailing else first.after}
+    )
+    print_json(reports) if json else _show(snapshot, lake, reports)
     return ExitCode.DONE if all(report.healthy for report in reports) else ExitCode.FAILED
 
 
-def _show(lake: Lake, reports: list[RepairReport]) -> None:
+def _show(snapshot: Snapshot, lake: Lake, reports: list[RepairReport]) -> None:
     current, *others = reports
-    snapshot = lake.read_snapshot(current.snapshot)
     show_findings(out, snapshot, current.before)
     _show_work(current)
     if current.after != current.before:

@@ -11,6 +11,9 @@ counts once a snapshot says it too. A plan only takes rights away; they are give
 a rollback gives nothing back, neither by itself nor by the plans that come after it. ``state/`` may be deleted at any
 time, this folder may not.
 
+Nothing else could make these files again. So each has a second copy in ``copies/``, which is written first: it tells
+that the file was lost, and ``doctor --repair`` puts the file back from it.
+
 Several processes write here. Each reads, changes and replaces a file while it holds a lock, so that no revocation is
 lost.
 """
@@ -75,7 +78,9 @@ def access_version(lake: Lake) -> Version:
 def _stamp(lake: Lake, key: str) -> Stamp | None:
     try:
         found = lake.storage.local(key).stat()
-    except FileNotFoundError:
+    except FileNotFoundError as error:
+        if lake.storage.exists(_copy_of(key)):
+            raise _damaged(lake, key) from error
         return None
     except OSError as error:  # Unreadable is not absent.
         raise _damaged(lake, key) from error
@@ -96,8 +101,10 @@ def read_tombstones(lake: Lake) -> dict[str, Tombstone]:
     """Return the tombstones by doc_id."""
     rows = _read(lake, TOMBSTONES, [])
     try:
+        if isinstance(rows, dict):  # Earlier versions wrote the bare list.
+            rows = rows["tombstones"]
         return {item.doc_id: item for item in (Tombstone.model_validate(row) for row in rows)}
-    except (TypeError, ValueError) as error:
+    except (LookupError, TypeError, ValueError) as error:
         raise _damaged(lake, TOMBSTONES) from error
 
 
@@ -131,7 +138,7 @@ def narrow(lake: Lake, said: Said, expected: Stamp | EllipsisType | None = ...) 
     Raises:
         Overtaken: the table has another stamp: somebody took rights away, or gave some.
     """
-    if not said.in_use and not lake.storage.exists(GROUPS):
+    if not said.in_use and not any(map(lake.storage.exists, (GROUPS, _copy_of(GROUPS)))):
         return None
 
     def change(table: Table) -> Table:
@@ -175,8 +182,8 @@ def change_groups(
             raise Overtaken(f"somebody else has changed who may see what in {lake.collection!r}")
         before = _read_groups(lake)
         after = {doc_id: tuple(sorted(set(groups))) for doc_id, groups in sorted(change(dict(before)).items())}
-        if after != before:
-            lake.write_json(GROUPS, after)
+        if after != before or not lake.storage.exists(_copy_of(GROUPS)):
+            _write(lake, GROUPS, after)
         return _stamp(lake, GROUPS)
 
 
@@ -203,7 +210,7 @@ def unbury(lake: Lake, doc_id: str) -> None:
 
 def _write_tombstones(lake: Lake, stones: Mapping[str, Tombstone]) -> None:
     rows = sorted(stones.values(), key=lambda item: (item.source, item.uri))
-    lake.write_json(TOMBSTONES, [row.model_dump(mode="json") for row in rows])
+    _write(lake, TOMBSTONES, {"tombstones": [row.model_dump(mode="json") for row in rows]})
 
 
 def _read_groups(lake: Lake) -> Table:
@@ -216,19 +223,58 @@ def _read_groups(lake: Lake) -> Table:
 def _read(lake: Lake, key: str, nothing: Any) -> Any:
     try:
         return lake.read_json(key)
-    except NotFound:
+    except NotFound as error:
+        if lake.storage.exists(_copy_of(key)):
+            raise _damaged(lake, key) from error
         return nothing
     except Corrupt as error:
         raise _damaged(lake, key) from error
 
 
+def _write(lake: Lake, key: str, value: Any) -> None:
+    """Write a file and its copy. The copy first: what it knows more than the file is on its way to be written again."""
+    lake.write_json(_copy_of(key), value)
+    lake.write_json(key, value)
+
+
+def put_back_access(lake: Lake) -> list[str]:
+    """Put back from their copies what is lost or damaged; return the storage keys."""
+    with _locked(lake):
+        return [key for key in (GROUPS, TOMBSTONES) if not _is_whole(lake, key) and _put_back(lake, key)]
+
+
+def _is_whole(lake: Lake, key: str) -> bool:
+    try:
+        _read_groups(lake) if key == GROUPS else read_tombstones(lake)
+    except Corrupt:
+        return False
+    return True
+
+
+def _put_back(lake: Lake, key: str) -> bool:
+    """Write a file as its copy says, where that is whole; tell whether it was."""
+    try:
+        value = lake.read_json(_copy_of(key))
+    except (NotFound, Corrupt):
+        return False
+    lake.write_json(key, value)
+    return True
+
+
+def _copy_of(key: str) -> str:
+    return f"copies/{key}"
+
+
 def _damaged(lake: Lake, key: str) -> Corrupt:
-    again = (
-        "delete it and run `glossator index`: it is written anew"
-        if key == GROUPS
-        else "restore it from a copy; without it purged documents would come back"
-    )
-    return Corrupt(f"{lake.storage.local(key)} is damaged: nobody knows who may see what", hint=again)
+    path = lake.storage.local(key)
+    state = "damaged" if path.exists() else "missing"
+    if lake.storage.exists(_copy_of(key)):
+        again = "run `glossator doctor --repair`: it is put back from its copy"
+    elif key == GROUPS:
+        again = "delete it and run `glossator index`: it is written anew"
+    else:
+        again = "restore it from a copy; without it purged documents would come back"
+    return Corrupt(f"{path} is {state}: nobody knows who may see what", hint=again)
 
 
 @contextmanager

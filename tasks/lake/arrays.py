@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tasks.lake.storage import explained
+from tasks.lake.storage import explained, reading
 
 _one_header = Lock()
 _ZEROS = bytes(2**20)
@@ -24,9 +24,9 @@ def map_array(path: Path) -> npt.NDArray[Any]:
     together: two at once may end in ``SystemError: AST constructor recursion depth mismatch`` (cpython#106905).
 
     Raises:
-        OSError, ValueError, EOFError: it is missing or damaged.
+        OSError, ValueError, EOFError: it is missing or damaged. TransientError: it cannot be read now.
     """
-    with _one_header:
+    with _one_header, reading(path):
         array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     return array
 

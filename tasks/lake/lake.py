@@ -13,6 +13,7 @@
     sources/<name>.json            recorded roots
     identity                       tells this lake from others that share a Milvus server with it
     access/                        who may see what today; outside all snapshots (access.py)
+    copies/                        of the newest flip and of what is under access/, which nothing else could make again
     state/                         disposable: hints, failures, newest parts, Prefect's cache records
 """
 
@@ -23,9 +24,10 @@ import datetime as dt
 import hashlib
 import io
 import json
+import math
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -35,12 +37,15 @@ import pyarrow.parquet as pq
 
 from schemas.errors import GlossatorError, Overtaken
 from schemas.snapshot import Flip, PartRef, Record, Snapshot, Stage
-from tasks.lake.seal import check_seal, seal
+from tasks.lake import flip_copy
+from tasks.lake.seal import check_seal, file_digest, open_record, seal, seal_record
 from tasks.lake.storage import AlreadyExists, Blob, LocalStorage, NotFound, Storage
 
 REF_KEY = b"glossator"
 MANIFEST = "manifest.json"
 MILVUS_FOLDER = "milvus.db"
+SMALL_BYTES = 16 << 20
+"""Files up to this size are compared with their checksums whenever a reader opens them: 1 ms per MiB."""
 
 RecordType = TypeVar("RecordType", bound=Record)
 _FLIP = re.compile(r"flips/([0-9]+)\.json")
@@ -65,7 +70,11 @@ class Lake:
         if not self.storage.exists("identity"):
             with contextlib.suppress(AlreadyExists):
                 self.storage.create("identity", f"lake {secrets.token_hex(8)}".encode())
-        return self.storage.read("identity").decode()
+        identity = self.storage.read("identity").decode(errors="replace")
+        if not re.fullmatch("lake [0-9a-f]{16}", identity):
+            hint = "restore it from a copy: it is the property glossator.lake of the Milvus collections of this lake"
+            raise Corrupt(f"{self.storage.local('identity')} is damaged", hint=hint)
+        return identity
 
     # --- parts -------------------------------------------------------------------------------------------
 
@@ -115,7 +124,7 @@ class Lake:
     def _sealed(self, path: str) -> pa.BufferReader:
         """Map a file whose every byte is as it was written."""
         try:
-            with pa.memory_map(str(self.storage.local(path))) as file:
+            with reading(self.storage.local(path)), pa.memory_map(str(self.storage.local(path))) as file:
                 buffer = file.read_buffer()
             check_seal(memoryview(buffer))
         except (OSError, ValueError) as error:
@@ -148,15 +157,18 @@ class Lake:
         for name, data in files.items():
             self.storage.write(f"{folder}/{name}", data)
             manifest[name] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-        self.storage.write(f"{folder}/{MANIFEST}", json.dumps(manifest, indent=1).encode())
+        self.storage.write(f"{folder}/{MANIFEST}", seal_record(json.dumps(manifest, indent=1).encode()))
 
-    def has_folder(self, folder: str) -> bool:
+    def has_folder(self, folder: str, *, verify: bool = False) -> bool:
         """Tell whether a folder was written completely, and no file of it has gone or been cut short since.
 
         Found counts as used.
+
+        Args:
+            verify: nor has any byte changed, for what a new snapshot is about to name.
         """
         try:
-            self.open_folder(folder)
+            self.open_folder(folder, verify=verify)
         except (NotFound, Corrupt):
             return False
         return self._use(f"{folder}/{MANIFEST}")
@@ -173,24 +185,36 @@ class Lake:
             self.storage.touch(key)
         return True
 
-    def open_folder(self, folder: str, *, verify: bool = False) -> Path:
+    def open_folder(self, folder: str, *, verify: bool | Container[str] = False, up_to: float = math.inf) -> Path:
         """Return the local path of a complete folder.
 
         Args:
-            verify: compare checksums too (reads everything), not only names and sizes.
+            verify: names of files whose checksums to compare too (reads them), True for all; else names and sizes only.
+            up_to: bytes of the largest file that is compared.
 
         Raises:
             NotFound, Corrupt
         """
-        manifest = self.read_json(f"{folder}/{MANIFEST}")
         path = self.storage.local(folder)
-        for name, expected in manifest.items():
+        for name, size, digest in self._manifest(folder):
             file = path / name
-            if not file.exists() or file.stat().st_size != expected["bytes"]:
+            if not file.is_file() or file.stat().st_size != size:
                 raise Corrupt(f"{file} is missing or cut short", hint=rebuild_hint(path))
-            if verify and hashlib.sha256(file.read_bytes()).hexdigest() != expected["sha256"]:
+            wanted = verify if isinstance(verify, bool) else name in verify
+            if wanted and size <= up_to and file_digest(file) != digest:
                 raise Corrupt(f"{file} differs from its checksum", hint=rebuild_hint(path))
         return path
+
+    def _manifest(self, folder: str) -> list[tuple[str, int, str]]:
+        """Return name, size and checksum of the files of a folder."""
+        path = self.storage.local(folder)
+        try:
+            rows = json.loads(self.read_sealed(f"{folder}/{MANIFEST}"))
+            return [(name, int(row["bytes"]), str(row["sha256"])) for name, row in rows.items()]
+        except NotFound:
+            raise NotFound(f"{path / MANIFEST} is missing", hint=rebuild_hint(path)) from None
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
+            raise Corrupt(f"{path / MANIFEST} is damaged ({first_line(error)})", hint=rebuild_hint(path)) from error
 
     # --- snapshots and flips -----------------------------------------------------------------------------
 
@@ -204,7 +228,7 @@ class Lake:
             Corrupt: it is missing or damaged.
         """
         try:
-            return kind.model_validate_json(self.storage.read(key))
+            return kind.model_validate_json(self.read_sealed(key))
         except (NotFound, ValueError) as error:
             raise Corrupt(
                 f"{self.storage.local(key)} is {'missing' if isinstance(error, NotFound) else 'damaged'}",
@@ -213,7 +237,7 @@ class Lake:
 
     def write_snapshot(self, snapshot: Snapshot) -> None:
         """Write a snapshot; nobody reads it before a flip names it."""
-        self.storage.write(snapshot_path(snapshot.name), snapshot.model_dump_json(indent=1).encode())
+        self.write_record(snapshot_path(snapshot.name), snapshot)
 
     def read_snapshot(self, name: str) -> Snapshot:
         """Read a snapshot by the name that a flip holds."""
@@ -233,18 +257,40 @@ class Lake:
         """Return the newest flip: what readers use."""
         return next(self.newest_flips(), None)
 
+    def flip_numbers(self) -> list[int]:
+        """Return the numbers of the flips that are there, the newest first."""
+        keys = self.storage.keys("flips")
+        return sorted((int(name[1]) for key in keys if (name := _FLIP.fullmatch(key))), reverse=True)
+
     def newest_flips(self) -> Iterator[Flip]:
-        """Yield the flips from the newest to the first, each read when it is asked for."""
-        numbers = (int(name[1]) for key in self.storage.keys("flips") if (name := _FLIP.fullmatch(key)))
-        for number in sorted(numbers, reverse=True):
+        """Yield the flips from the newest to the first, each read when it is asked for.
+
+        Raises:
+            Corrupt: the newest is lost: readers would be given an older index as the newest.
+        """
+        numbers = self.flip_numbers()
+        copy = flip_copy.read_copy(self.storage)
+        if copy is not None and copy.number > max(numbers, default=0):
+            raise Corrupt(f"{self.storage.local(f'flips/{copy.number}.json')} is missing", hint=flip_copy.PUT_BACK)
+        for number in numbers:
             yield self.read_flip(number)
+
+    def put_back_flip(self) -> list[str]:
+        """Put the newest flip back from its copy where it is lost or damaged; return its storage key."""
+        return flip_copy.put_back(self.storage, max(self.flip_numbers(), default=0))
 
     def read_flip(self, number: int) -> Flip:
         """Read a flip by its number."""
         key = f"flips/{number}.json"
         if not self.storage.exists(key):
             raise NotFound(f"there is no flip {number} of collection {self.collection!r}", hint="glossator snapshots")
-        return self.read_record(Flip, key, "delete it: the flip before it counts then")
+        try:
+            return self.read_record(Flip, key, "delete it: the flip before it counts then")
+        except Corrupt as error:
+            copy = flip_copy.read_copy(self.storage)
+            raise Corrupt(
+                error.what, hint=flip_copy.PUT_BACK if copy and copy.number == number else error.hint
+            ) from error
 
     def current_snapshot(self) -> Snapshot | None:
         """Return the snapshot that readers use."""
@@ -257,23 +303,37 @@ class Lake:
         Raises:
             Overtaken: somebody else flipped meanwhile; nothing was overwritten.
         """
+        data = seal_record(flip.model_dump_json(indent=1).encode())
         try:
-            self.storage.create(f"flips/{flip.number}.json", flip.model_dump_json(indent=1).encode())
+            self.storage.create(f"flips/{flip.number}.json", data)
         except AlreadyExists as error:
             raise Overtaken(f"somebody else has published flip {flip.number} of {self.collection!r}") from error
+        self.storage.write(flip_copy.KEY, data)
 
     # --- small documents ---------------------------------------------------------------------------------
+
+    def read_sealed(self, key: str) -> bytes:
+        """Read a JSON document whose bytes are as they were written.
+
+        Raises:
+            NotFound. ValueError: they are not.
+        """
+        return open_record(self.storage.read(key))
+
+    def write_record(self, key: str, record: Record) -> None:
+        """Write a record with its checksum."""
+        self.storage.write(key, seal_record(record.model_dump_json(indent=1).encode()))
 
     def read_json(self, key: str) -> Any:
         """Read a JSON document."""
         try:
-            return json.loads(self.storage.read(key))
+            return json.loads(self.read_sealed(key))
         except ValueError as error:
             raise self._corrupt(key, error) from error
 
     def write_json(self, key: str, value: Any) -> None:
         """Write a JSON document atomically."""
-        self.storage.write(key, json.dumps(value, indent=1, ensure_ascii=False).encode())
+        self.storage.write(key, seal_record(json.dumps(value, indent=1, ensure_ascii=False).encode()))
 
     def read_frame(self, key: str) -> pl.DataFrame | None:
         """Read an Arrow IPC file into memory; None where it does not exist."""

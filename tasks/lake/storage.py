@@ -24,6 +24,7 @@ from schemas.errors import GlossatorError, TransientError
 
 TEMPORARY = ".tmp-"
 Blob = bytes | mmap.mmap
+_PASSING = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 
 
 class AlreadyExists(GlossatorError):
@@ -204,6 +205,21 @@ class LocalStorage:
         return temporary
 
 
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Tell a file that cannot be read at this moment from one that is damaged, around what reads it in its own way.
+
+    Raises:
+        TransientError: the disk or the system failed. What is missing or damaged is raised as it was.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _PASSING:
+            raise
+        raise explained(error, path) from error
+
+
 def _discard(temporary: Path) -> None:
     # A failure to tidy up must not hide what went wrong before; leftovers are never listed.
     with contextlib.suppress(OSError):
@@ -232,4 +248,6 @@ def explained(error: OSError, path: Path) -> GlossatorError:
         )
     if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
         return GlossatorError(f"no permission for {path}", hint="check the owner of the lake folder")
-    return TransientError(f"{path}: {error.strerror or error}", hint="run the same command again")
+    return TransientError(
+        f"{path}: {error.strerror or error}", hint="run the same command again; if it fails again, check the disk"
+    )

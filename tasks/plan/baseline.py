@@ -6,7 +6,7 @@ import polars as pl
 
 from schemas.snapshot import Snapshot
 from tasks.lake.lake import Corrupt, Lake, catalog_folder, rebuild_hint
-from tasks.lake.storage import NotFound
+from tasks.lake.storage import NotFound, reading
 
 BASELINE: dict[str, pl.DataType | type[pl.DataType]] = {
     "doc_id": pl.String,
@@ -29,14 +29,15 @@ def read_baseline(lake: Lake, snapshot: Snapshot | None) -> pl.DataFrame:
     if snapshot is None:
         return pl.DataFrame(schema=BASELINE)
     try:
-        path = lake.open_folder(catalog_folder(snapshot.catalog)) / "documents.arrow"
+        path = lake.open_folder(catalog_folder(snapshot.catalog), verify={"documents.arrow"}) / "documents.arrow"
     except (NotFound, Corrupt):  # To be built anew, see damage.py; the passages say the same.
         from tasks.publish.catalog import list_documents  # Rarely needed, and it brings pyarrow.
 
         return list_documents(lake, snapshot.parts["passages"]).select(list(BASELINE))
     try:
-        held = pl.read_ipc_schema(path)
-        frame = pl.read_ipc(path, columns=[name for name in BASELINE if name in held])
+        with reading(path):
+            held = pl.read_ipc_schema(path)
+            frame = pl.read_ipc(path, columns=[name for name in BASELINE if name in held])
         # What an earlier version wrote knows no grants; a plan refuses to go on from it without --migrate.
         lacking = [pl.lit(None, kind).alias(name) for name, kind in BASELINE.items() if name not in held]
         return frame.with_columns(lacking).select(list(BASELINE))

@@ -25,7 +25,8 @@ from schemas.errors import GlossatorError
 from schemas.snapshot import Flip, Snapshot
 from tasks.lake.access import NOBODY, Said, Tombstone, narrow
 from tasks.lake.lake import Lake, catalog_folder
-from tasks.plan.source import SIDECAR, Listing, Source
+from tasks.lake.storage import reading
+from tasks.plan.source import SIDECAR, Listing, Source, SourceGone
 
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 
@@ -60,7 +61,11 @@ def without_purged(listing: Listing, tombstones: Mapping[str, Tombstone]) -> Lis
 
 
 def read_sidecars(source: Source, listing: Listing) -> Sidecars:
-    """Read all sidecars of a source."""
+    """Read all sidecars of a source.
+
+    Raises:
+        SourceGone: nothing of the source is there any more: that is no reason to deny all of it.
+    """
     names = {entry.uri for entry in listing.entries}
     found = [name for name in sorted(names) if name.endswith(SIDECAR)]
     # A link to nowhere, a pipe or a folder by a sidecar's name: somebody meant to say something.
@@ -78,6 +83,8 @@ def read_sidecars(source: Source, listing: Listing) -> Sidecars:
     def one(document: str) -> Groups | str:
         try:
             return _parsed(source.read(f"{document}{SIDECAR}"))
+        except SourceGone:
+            raise
         except GlossatorError as error:
             return f"{document}{SIDECAR}: {error.what}"
         except UnicodeDecodeError:
@@ -155,7 +162,8 @@ def revoke_by_rules(
 def _documents_of(lake: Lake, snapshot: Snapshot, columns: list[str]) -> pl.DataFrame:
     path = lake.storage.local(f"{catalog_folder(snapshot.catalog)}/documents.arrow")
     try:
-        return pl.read_ipc(path, columns=columns).select(columns)
+        with reading(path):
+            return pl.read_ipc(path, columns=columns).select(columns)
     except (pl.exceptions.PolarsError, OSError):  # Damaged: no reader can open that snapshot either.
         return pl.DataFrame(schema=dict.fromkeys(columns, pl.String))
 

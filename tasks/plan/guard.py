@@ -37,15 +37,16 @@ def refuse_deletions(
     if removed:
         what = ", ".join(f"the {going[name]} document(s) of source {name!r}" for name in removed)
         return PlanRefused(f"{what} would go from the index", hint=again)
-    many = sorted(name for name, count in going.items() if _is_too_much(count, there[name]))
+    many = sorted(name for name, count in going.items() if too_many(count, there[name]))
     if many:
         what = "; ".join(f"{going[name]} of {there[name]} documents of source {name!r} are gone" for name in many)
-    elif _is_too_much(total, published.height):
+    elif too_many(total, published.height):
         what = f"{total} of {published.height} documents are gone from their sources"
     else:
         return None
     return PlanRefused(what, hint=f"{again}; --dry-run names them")
 
 
-def _is_too_much(gone: int, of: int) -> bool:
+def too_many(gone: int, of: int) -> bool:
+    """Tell whether so many documents at once are rather the fault of their folder."""
     return gone > GUARD_DOCUMENTS and gone > GUARD_SHARE * of

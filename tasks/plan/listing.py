@@ -7,6 +7,7 @@ seconds before it was listed may have changed again within the clock's step, and
 
 from __future__ import annotations
 
+import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,13 +15,17 @@ from pathlib import PurePosixPath
 
 import polars as pl
 
-from schemas.errors import GlossatorError, PermanentError
+from schemas.errors import GlossatorError, PermanentError, PlanRefused, TransientError
 from schemas.identity import content_digest, document_id
 from schemas.snapshot import Failure
 from tasks.lake.lake import Corrupt, Lake
-from tasks.plan.source import Listing, Source
+from tasks.plan.guard import too_many
+from tasks.plan.source import Listing, Source, SourceGone
 
 RACY_NS = 2_000_000_000
+READS = 3
+"""So often is a document read that cannot be read at the moment; then it is quarantined."""
+RETRY_SECONDS = 0.05
 _HINT = {
     "uri": pl.String,
     "size": pl.Int64,
@@ -58,6 +63,10 @@ def digest_listing(lake: Lake, source: Source, listing: Listing, supported: pl.S
 
     Args:
         supported: URIs that some loader takes.
+
+    Raises:
+        SourceGone: nothing of the source is there any more.
+        PlanRefused: so many of its files cannot be read now that it is not their fault.
     """
     columns = {name: [getattr(entry, name) for entry in listing.entries] for name in _HINT}
     entries = pl.DataFrame(columns, schema=_HINT).filter(pl.col("uri").is_in(supported.implode()))
@@ -67,6 +76,13 @@ def digest_listing(lake: Lake, source: Source, listing: Listing, supported: pl.S
     joined = entries.join(trusted, on=list(_HINT), how="left", maintain_order="left")
     stale = joined.filter(pl.col("content_digest").is_null())["uri"].to_list()
     digests, failures = _hash(source, stale)
+    unread = [failure for failure in failures if failure.transient]
+    if too_many(len(unread), entries.height):
+        raise PlanRefused(
+            f"{len(unread)} of {entries.height} documents of source {source.spec.name!r} cannot be read now, the first "
+            f"is {unread[0].uri}: {unread[0].message}",
+            hint="nothing was changed; make them readable (is the folder mounted?) and run the same command again",
+        )
     fresh = pl.DataFrame(
         {"uri": list(digests), "fresh": list(digests.values())}, schema={"uri": pl.String, "fresh": pl.String}
     )
@@ -118,13 +134,24 @@ def read_hints(lake: Lake, source: str) -> pl.DataFrame:
     return pl.DataFrame(schema=_HINTS) if hints is None or dict(hints.schema) != _HINTS else hints
 
 
+def _read(source: Source, uri: str) -> bytes:
+    for _ in range(READS - 1):
+        try:
+            return source.read(uri)
+        except TransientError:
+            time.sleep(RETRY_SECONDS)
+    return source.read(uri)
+
+
 def _hash(source: Source, uris: list[str]) -> tuple[dict[str, str], list[Failure]]:
     digests: dict[str, str] = {}
     failures: list[Failure] = []
 
     def one(uri: str) -> tuple[str, str | GlossatorError]:
         try:
-            return uri, content_digest(source.read(uri))
+            return uri, content_digest(_read(source, uri))
+        except SourceGone:
+            raise
         except GlossatorError as error:
             return uri, error
 

@@ -25,7 +25,7 @@ def list_sources(lake: Lake) -> list[SourceSpec]:
 
 def _recorded(lake: Lake, key: str) -> SourceSpec:
     try:
-        return SourceSpec.model_validate_json(lake.storage.read(key))
+        return SourceSpec.model_validate_json(lake.read_sealed(key))
     except ValueError as error:
         path = lake.storage.local(key)
         raise Corrupt(
@@ -99,7 +99,7 @@ def meanings(name: str, sources: Iterable[str]) -> list[tuple[str, str]]:
 
 def record_source(lake: Lake, spec: SourceSpec) -> None:
     """Record the root of a source."""
-    lake.storage.write(f"sources/{spec.name}.json", spec.model_dump_json(indent=1).encode())
+    lake.write_record(f"sources/{spec.name}.json", spec)
 
 
 def forget_source(lake: Lake, name: str) -> None:

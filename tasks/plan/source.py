@@ -6,6 +6,7 @@ import errno
 import fnmatch
 import os
 import re
+import stat
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from schemas.work import SourceSpec
 SIDECAR = ".groups"
 """Ending of the file beside a document that names its access groups (grants.py)."""
 
+_READS = 3
+"""How often a file that changes while it is read is read, before it is left for a later run."""
 _LONGEST_PATH = 4096
 """Bytes, with the zero at its end: PATH_MAX of Linux. Folders can be nested deeper."""
 
@@ -50,6 +53,10 @@ class Listing:
     seen_ns: int
 
 
+class SourceGone(TransientError):
+    """The whole source cannot be read now: nothing may be concluded of its documents, one by one."""
+
+
 class Source(Protocol):
     """A place with documents; URIs are relative to its root."""
 
@@ -67,7 +74,8 @@ class Source(Protocol):
         """Return the bytes of one document.
 
         Raises:
-            PermanentError: it is there and cannot be read. TransientError: it may be readable later.
+            PermanentError: it is there and cannot be read, it vanished, or it changes all the time. TransientError: it
+                may be readable later. SourceGone: so may all others.
         """
         ...
 
@@ -94,9 +102,11 @@ class FolderSource:
         return Listing(tuple(entries), tuple(sorted(unusable)), seen_ns)
 
     def _walk(self, unusable: list[tuple[str, str]]) -> Iterator[Entry]:
+        root = _identity(self._root)
         folders = [(self._root, "")]
         while folders:
             folder, prefix = folders.pop()
+            same = _identity(folder)
             with os.scandir(folder) as found:
                 items = list(found)
             for item in items:
@@ -117,10 +127,14 @@ class FolderSource:
                     folders.append((Path(item.path), f"{uri}/"))
                     continue
                 try:
-                    stat = item.stat()
-                except FileNotFoundError:  # It vanished since the folder was read.
+                    hint = item.stat()
+                except FileNotFoundError:  # It vanished since the folder was read, or the folder did.
+                    if _identity(folder) != same:
+                        raise
                     continue
-                yield Entry(uri, stat.st_size, _clock(stat.st_mtime_ns), _clock(stat.st_ctime_ns), stat.st_ino)
+                yield Entry(uri, hint.st_size, _clock(hint.st_mtime_ns), _clock(hint.st_ctime_ns), hint.st_ino)
+        if _identity(self._root) != root:  # A part of what was listed belongs to another folder.
+            raise OSError(errno.ESTALE, "another folder took its place meanwhile", str(self._root))
 
     def _unusable(self, item: os.DirEntry[str], is_folder: bool) -> str | None:
         try:
@@ -147,19 +161,62 @@ class FolderSource:
     def read(self, uri: str) -> bytes:
         path = self._root / os.fsdecode(uri.encode("utf-8"))
         try:
-            if path.stat().st_size > self._max_bytes:
-                raise PermanentError(
-                    f"larger than {self._max_bytes} bytes", document=uri, hint="raise load.max_bytes to index it"
-                )
-            return path.read_bytes()
+            for _ in range(_READS):
+                data = self._read_once(path, uri)
+                if data is not None:
+                    return data
         except FileNotFoundError as error:
+            if not self._has_something():
+                raise SourceGone(
+                    f"source {self.spec.name!r} vanished while it was read: nothing is left in {self._root}",
+                    hint="nothing was changed; bring it back (is it mounted?) and run the same command again",
+                ) from error
             raise PermanentError("it vanished after it was listed", document=uri, hint="index again") from error
         except PermissionError as error:
             raise PermanentError("no permission to read it", document=uri, hint=f"chmod u+r {path}") from error
         except OSError as error:
-            if error.errno in {errno.EISDIR, errno.ENAMETOOLONG}:
-                raise PermanentError(f"cannot be read: {error.strerror}", document=uri) from error
+            if error.errno in {errno.EISDIR, errno.ENAMETOOLONG, errno.ENXIO, errno.ELOOP, errno.ENOTDIR}:
+                raise PermanentError(f"cannot be read: {error.strerror}", document=uri, hint="index again") from error
             raise TransientError(f"cannot be read now: {error.strerror or error}", document=uri) from error
+        raise PermanentError("it changes while it is read", document=uri, hint="index again when it is written")
+
+    def _read_once(self, path: Path, uri: str) -> bytes | None:
+        """Return the bytes of a file; None when it was changed meanwhile, so that they may be of two versions."""
+        if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self._root)):
+            raise PermanentError("it has become a link that leaves the source", document=uri, hint="index again")
+        # Whatever took the place of a file since it was listed: opening a pipe would wait for its writer.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:
+            before = os.fstat(descriptor)
+            if stat.S_ISDIR(before.st_mode):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+            if not stat.S_ISREG(before.st_mode):
+                raise PermanentError("it is no regular file any more", document=uri, hint="index again")
+            if before.st_size > self._max_bytes:
+                raise PermanentError(
+                    f"larger than {self._max_bytes} bytes", document=uri, hint="raise load.max_bytes to index it"
+                )
+            data = file.read(before.st_size + 1)
+            after = os.fstat(descriptor)
+        unchanged = (before.st_size, before.st_mtime_ns, before.st_ctime_ns) == (
+            after.st_size,
+            after.st_mtime_ns,
+            after.st_ctime_ns,
+        )
+        return data if unchanged and len(data) == after.st_size else None
+
+    def _has_something(self) -> bool:
+        """Tell whether the root is there with anything in it; a mount that went leaves an empty folder, or none."""
+        try:
+            with os.scandir(self._root) as found:
+                return next(found, None) is not None
+        except OSError:
+            return False
+
+
+def _identity(folder: Path) -> tuple[int, int]:
+    found = folder.stat()
+    return found.st_dev, found.st_ino
 
 
 def _clock(nanoseconds: int) -> int:

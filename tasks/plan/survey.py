@@ -21,7 +21,7 @@ from tasks.plan.grants import Sidecars, read_sidecars, without_purged
 from tasks.plan.listing import DigestedListing, digest_listing, remember_hints
 from tasks.plan.quarantine import Quarantined, still_failing
 from tasks.plan.registry import list_sources
-from tasks.plan.source import SIDECAR, Listing, Source, open_source
+from tasks.plan.source import SIDECAR, Listing, Source, SourceGone, open_source
 
 MOST_SKIPPED = 3
 """Files of no known type that are told by name."""
@@ -61,19 +61,20 @@ def survey(
         failed: what failed already in this run and is not tried again in it.
 
     Raises:
-        PlanRefused: the listing failed or is empty.
+        PlanRefused: the listing failed or is empty, or the source vanished since.
     """
     source = open_source(spec, space.config.load)
     try:
         listing = source.listing()
         _refuse_empty(source, listing, published)
-    except PlanRefused as error:
+        unusable = _no_longer_usable(source, listing, published, tombstones)
+        stones = {key: stone for key, stone in tombstones.items() if stone.source == spec.name}
+        listing = without_purged(listing, stones)
+        sidecars = read_sidecars(source, listing)
+        supported = [entry.uri for entry in listing.entries if document_type(entry.uri) is not None]
+        digested = digest_listing(lake, source, listing, pl.Series(supported, dtype=pl.String))
+    except (PlanRefused, SourceGone) as error:
         raise PlanRefused(error.what, hint="; ".join([str(error.hint), *_ways_out(space, lake, spec)])) from error
-    unusable = _no_longer_usable(source, listing, published, tombstones)
-    listing = without_purged(listing, {key: stone for key, stone in tombstones.items() if stone.source == spec.name})
-    sidecars = read_sidecars(source, listing)
-    supported = [entry.uri for entry in listing.entries if document_type(entry.uri) is not None]
-    digested = digest_listing(lake, source, listing, pl.Series(supported, dtype=pl.String))
     failing = _failing(spec.name, digested, quarantine, space.stages)
     failing |= {failure.uri: failure for failure in unusable}
     uris = set(digested.table["uri"])

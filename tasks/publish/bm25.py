@@ -29,6 +29,7 @@ from schemas.config import Bm25Config
 from schemas.errors import GlossatorError
 from tasks.lake.arrays import map_array
 from tasks.lake.lake import Corrupt, first_line, rebuild_hint
+from tasks.lake.storage import reading
 from tasks.tokens.analyzer import ANALYZER_VERSION
 
 BM25_VERSION = 1
@@ -93,8 +94,9 @@ class Bm25Index:
             GlossatorError: the index was built by another version of the analyzer.
         """
         try:
-            settings = Bm25Settings.model_validate_json((folder / SETTINGS).read_bytes())
-            with pa.memory_map(str(folder / VOCABULARY)) as file:
+            with reading(folder / SETTINGS):
+                settings = Bm25Settings.model_validate_json((folder / SETTINGS).read_bytes())
+            with reading(folder / VOCABULARY), pa.memory_map(str(folder / VOCABULARY)) as file:
                 column = pa.ipc.open_file(file).read_all().column("term")
             data = _mapped(folder / DATA, np.float32)
             indices = _mapped(folder / INDICES, np.int32)

@@ -87,12 +87,12 @@ def insert_vectors(
 def _known_ids(lake: Lake, parent: Snapshot | None, ref: VectorStoreRef) -> frozenset[str]:
     if parent is None or parent.vectors != ref:
         return frozenset()
-    return frozenset(read_catalog(lake, parent.catalog, "chunks", ["chunk_id"])["chunk_id"].to_list())
+    return frozenset(read_catalog(lake, parent.catalog, "chunks", ["chunk_id"], verify=True)["chunk_id"].to_list())
 
 
 def vector_rows(lake: Lake, part: PartRef, documents: pl.DataFrame, known: frozenset[str]) -> Iterator[dict[str, Any]]:
     """Yield the rows of a part in Milvus, except those of ``known`` ids."""
-    folder = lake.open_folder(passages_folder(part.key))
+    folder = lake.open_folder(passages_folder(part.key), verify={"chunks.arrow", "vectors.npy"})
     chunks = read_arrow(folder / "chunks.arrow", ["chunk_id", "document"])
     vectors = map_array(folder / "vectors.npy")
     columns: Mapping[int, Any] = {

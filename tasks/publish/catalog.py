@@ -12,7 +12,8 @@ import pyarrow as pa
 from schemas.identity import acl_id, part_key, snapshot_id, tags_id
 from schemas.snapshot import PartRef
 from schemas.tables import CATALOG_CHUNKS, CATALOG_DOCUMENTS
-from tasks.lake.lake import Lake, catalog_folder, ipc_bytes, passages_folder
+from tasks.lake.lake import Corrupt, Lake, catalog_folder, first_line, ipc_bytes, passages_folder, rebuild_hint
+from tasks.lake.storage import reading
 
 CATALOG_VERSION = 2
 
@@ -23,9 +24,13 @@ def catalog_key(passages: Sequence[PartRef]) -> str:
 
 
 def write_catalog(lake: Lake, passages: Sequence[PartRef]) -> str:
-    """Write the catalog over all shards, unless it is there; return its key."""
+    """Write the catalog over all shards, unless it is there and whole; return its key.
+
+    Raises:
+        Corrupt: passages are damaged, which no new snapshot may go on from.
+    """
     key = catalog_key(passages)
-    if lake.has_folder(catalog_folder(key)):
+    if lake.has_folder(catalog_folder(key), verify=True):
         return key
     documents = list_documents(lake, passages)
     places = documents.with_row_index("document").select("shard", "row", document=pl.col("document").cast(pl.Int32))
@@ -51,21 +56,35 @@ def list_documents(lake: Lake, passages: Sequence[PartRef]) -> pl.DataFrame:
     return pl.concat([_documents(lake, ref) for ref in passages]).sort("doc_id")
 
 
-def read_catalog(lake: Lake, key: str, table: str, columns: Sequence[str] | None = None) -> pl.DataFrame:
-    """Read ``documents`` or ``chunks`` of a catalog."""
-    return read_arrow(lake.open_folder(catalog_folder(key)) / f"{table}.arrow", columns)
+def read_catalog(
+    lake: Lake, key: str, table: str, columns: Sequence[str] | None = None, *, verify: bool = False
+) -> pl.DataFrame:
+    """Read ``documents`` or ``chunks`` of a catalog.
+
+    Args:
+        verify: compare its checksum first, where something is deleted or published by what it says.
+    """
+    name = f"{table}.arrow"
+    return read_arrow(lake.open_folder(catalog_folder(key), verify={name} if verify else False) / name, columns)
 
 
 def read_arrow(path: Path, columns: Sequence[str] | None = None) -> pl.DataFrame:
-    """Read columns of an Arrow IPC file."""
-    with pa.memory_map(str(path)) as file:
-        table = pa.ipc.open_file(file).read_all()
-        return pl.DataFrame(pl.from_arrow(table.select(list(columns)) if columns else table))
+    """Read columns of an Arrow IPC file of a folder.
+
+    Raises:
+        Corrupt: it is no such file.
+    """
+    try:
+        with reading(path), pa.memory_map(str(path)) as file:
+            table = pa.ipc.open_file(file).read_all()
+            return pl.DataFrame(pl.from_arrow(table.select(list(columns)) if columns else table))
+    except (OSError, pa.ArrowException, KeyError) as error:
+        raise Corrupt(f"{path} is damaged ({first_line(error)})", hint=rebuild_hint(path.parent)) from error
 
 
 def _documents(lake: Lake, ref: PartRef) -> pl.DataFrame:
     frame = read_arrow(
-        lake.open_folder(passages_folder(ref.key)) / "documents.arrow",
+        lake.open_folder(passages_folder(ref.key), verify={"documents.arrow"}) / "documents.arrow",
         [name for name in CATALOG_DOCUMENTS.names if name not in {"acl_id", "tags_id", "shard", "row", "chunks"}],
     )
     return frame.with_columns(
@@ -79,7 +98,8 @@ def _documents(lake: Lake, ref: PartRef) -> pl.DataFrame:
 
 
 def _chunks(lake: Lake, ref: PartRef) -> pl.DataFrame:
-    frame = read_arrow(lake.open_folder(passages_folder(ref.key)) / "chunks.arrow", ["chunk_id", "document"])
+    folder = lake.open_folder(passages_folder(ref.key), verify={"chunks.arrow"})
+    frame = read_arrow(folder / "chunks.arrow", ["chunk_id", "document"])
     return frame.select(
         "chunk_id",
         document_row="document",

@@ -6,6 +6,8 @@
 4. The rows of BM25 are the chunks of the catalog, in its order.
 5. The contents are those that the snapshot's id stands for.
 6. The vector index finds what a comparison with every vector finds: recall@10 of at least 0.98.
+
+And of the lake: the flips, today's access, pins and sources can be read, and what else is kept to go back to is whole.
 """
 
 from __future__ import annotations
@@ -13,24 +15,38 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from schemas.config import Config
 from schemas.errors import GlossatorError, TransientError
 from schemas.identity import chunk_id, embedded_digest, embedded_text
 from schemas.rows import metadata_of
-from schemas.snapshot import PartRef, Record, Snapshot
+from schemas.snapshot import SHORT, PartRef, Record, Snapshot
 from schemas.work import Workspace
-from tasks.lake.lake import Lake, bm25_folder, catalog_folder, passages_folder, rebuild_hint
+from tasks.lake.access import read_access
+from tasks.lake.lake import Corrupt, Lake, bm25_folder, catalog_folder, part_path, passages_folder, rebuild_hint
 from tasks.lake.storage import NotFound
+from tasks.plan.registry import list_sources
 from tasks.publish.bm25 import Bm25Index
+from tasks.publish.candidate import vector_rows
 from tasks.publish.catalog import identify, read_arrow, read_catalog
-from tasks.publish.milvus import VectorsGone, open_milvus, search_width
+from tasks.publish.milvus import MilvusStore, VectorsGone, open_milvus, search_width
+from tasks.publish.pins import read_pins
+from tasks.publish.pointer import available
 from tasks.publish.recall import NEIGHBOURS, index_recall
 
 ENOUGH_RECALL = 0.98
+MOST_FLIPS = 1_000
+"""Flips that are read, the newest first."""
+_KEPT_SNAPSHOT = "restore it from a copy; until the next publishes have dropped it nothing can be gone back to there"
+_KEPT_PART = (
+    "restore it from a copy, or let the snapshot go (`glossator unpin`, or the next publish): readers and a rollback "
+    "do not need the part, a repair and a purge would"
+)
 
 
 class Finding(Record):
@@ -74,12 +90,13 @@ def examine(space: Workspace, lake: Lake, snapshot: Snapshot, *, despite_damage:
             return
 
 
+def _folders(snapshot: Snapshot) -> list[str]:
+    passages = (passages_folder(ref.key) for ref in snapshot.parts["passages"])
+    return [catalog_folder(snapshot.catalog), bm25_folder(snapshot.bm25), *passages]
+
+
 def _files(space: Workspace, lake: Lake, snapshot: Snapshot) -> tuple[bool, str]:
-    folders = [
-        catalog_folder(snapshot.catalog),
-        bm25_folder(snapshot.bm25),
-        *(passages_folder(ref.key) for ref in snapshot.parts["passages"]),
-    ]
+    folders = _folders(snapshot)
     for folder in folders:
         lake.open_folder(folder, verify=True)
     parts = [ref for stage, refs in snapshot.parts.items() if stage != "passages" for ref in refs]
@@ -168,17 +185,33 @@ def _milvus(space: Workspace, lake: Lake, snapshot: Snapshot) -> tuple[bool, str
     try:
         with closing(open_milvus(space.config.milvus, lake, snapshot.vectors)) as store:
             rows = Counter(store.ids())
+            missing = wanted - rows.keys()
+            wrong = 0 if missing else _wrong_rows(lake, snapshot, store)
     except TransientError as error:  # In use by another process, or damaged: Milvus Lite says the same of both.
         hint = f"{error.hint}; if that does not help, `glossator doctor --repair` writes its rows again"
         raise GlossatorError(error.what, hint=hint) from error
-    missing = wanted - rows.keys()
     if missing:
         return True, f"Milvus lacks {len(missing):,} of {len(wanted):,} chunks"
     # Milvus Lite, killed while it flushes, holds twice what it was about to take out of its log.
     double = sum(rows[chunk] > 1 for chunk in wanted)
     if double:
         return True, f"Milvus holds {double:,} of {len(wanted):,} chunks twice"
+    if wrong:
+        return True, f"Milvus holds {wrong:,} of {len(wanted):,} chunks with another vector or other columns"
     return False, f"Milvus holds all {len(wanted):,} chunks, and {len(rows.keys() - wanted):,} rows that no reader sees"
+
+
+def _wrong_rows(lake: Lake, snapshot: Snapshot, store: MilvusStore) -> int:
+    """Return the number of rows that are not what would be written for their chunk."""
+    documents = read_catalog(lake, snapshot.catalog, "documents")
+    wrong = 0
+    for part in snapshot.parts["passages"]:
+        wanted = {row["chunk_id"]: row for row in vector_rows(lake, part, documents, frozenset())}
+        for row in map(dict, store.rows(list(wanted))):
+            expected = wanted[row["chunk_id"]]
+            same = all(row.get(name) == value for name, value in expected.items() if name != "vector")
+            wrong += not (same and np.allclose(row["vector"], expected["vector"], rtol=0, atol=1e-5))
+    return wrong
 
 
 def _recall(space: Workspace, lake: Lake, snapshot: Snapshot) -> tuple[bool, str]:
@@ -193,3 +226,96 @@ def _identity(space: Workspace, lake: Lake, snapshot: Snapshot) -> tuple[bool, s
     if found != snapshot.id:
         return True, f"the contents have the id {found}, the snapshot says {snapshot.id}"
     return False, f"the contents are those of snapshot {snapshot.id}"
+
+
+# --- the lake beside the current snapshot -----------------------------------------------------------------------------
+
+
+def examine_lake(config: Config, lake: Lake, current: Snapshot) -> Iterator[Finding]:
+    """Yield a finding for the records of a lake, and one for the snapshots that are kept beside the current one."""
+    for check, look in (("history", _history), ("access", _access), ("sources", _sources), ("kept", _kept)):
+        try:
+            problem, message, remedy = look(config, lake, current)
+        except GlossatorError as error:
+            problem, message, remedy = True, error.what, error.hint or "restore it from a copy"
+        yield Finding(check=check, ok=not problem, message=message, remedy=remedy if problem else "")
+
+
+def _history(config: Config, lake: Lake, current: Snapshot) -> tuple[bool, str, str]:
+    numbers = lake.flip_numbers()
+    for _ in islice(lake.newest_flips(), MOST_FLIPS):
+        pass
+    lost = (max(numbers) - len(numbers)) if numbers else 0
+    # Nothing but the history needs an older flip.
+    said = f"{len(numbers):,} flips and {len(read_pins(lake)):,} pins can be read"
+    return False, f"{said}; {lost:,} older flips are missing" if lost else said, ""
+
+
+def _access(config: Config, lake: Lake, current: Snapshot) -> tuple[bool, str, str]:
+    access = read_access(lake)
+    said = f"{len(access.groups):,} documents have groups today, {len(access.tombstones):,} were purged"
+    return False, said, ""
+
+
+def _sources(config: Config, lake: Lake, current: Snapshot) -> tuple[bool, str, str]:
+    recorded = {spec.name for spec in list_sources(lake)}
+    named = set(read_catalog(lake, current.catalog, "documents", ["source"], verify=True)["source"].to_list())
+    flip, lost = lake.current_flip(), sorted(named - recorded)
+    if lost and flip is not None and not flip.hold:  # A rollback may bring back a source that was removed.
+        remedy = (
+            f"run `glossator index FOLDER --source {lost[0]}` with its folder, or `glossator source remove {lost[0]}`"
+        )
+        path = lake.storage.local(f"sources/{lost[0]}.json")
+        return True, f"{path} is missing, and documents of that source are published", remedy
+    return False, f"{len(recorded):,} sources are recorded", ""
+
+
+def _kept(config: Config, lake: Lake, current: Snapshot) -> tuple[bool, str, str]:
+    flip = lake.current_flip()
+    names = dict.fromkeys((*available(lake), *(flip.retained if flip else ()), *read_pins(lake)))
+    try:
+        others = [lake.read_snapshot(name) for name in names if name != current.name]
+    except Corrupt as error:
+        return True, error.what, _KEPT_SNAPSHOT
+    whole = set(_folders(current))
+    parts = {(stage, ref.key) for stage, refs in current.parts.items() for ref in refs}
+    missing: dict[str, set[str]] = {}
+    for snapshot in others:
+        of = f"of kept snapshot {snapshot.name[:SHORT]}: "
+        for folder in _folders(snapshot):
+            if folder not in whole:
+                try:
+                    lake.open_folder(folder, verify=True)
+                except GlossatorError as error:
+                    return True, of + error.what, error.hint or "run `glossator doctor --repair`"
+                whole.add(folder)
+        wanted = missing.setdefault(snapshot.vectors.collection, set())
+        wanted |= set(read_catalog(lake, snapshot.catalog, "chunks", ["chunk_id"], verify=True)["chunk_id"])
+        for stage, refs in snapshot.parts.items():
+            for ref in refs:
+                if stage != "passages" and (stage, ref.key) not in parts:
+                    parts.add((stage, ref.key))
+                    if lost := _lost_part(lake, ref):
+                        return True, of + lost, _KEPT_PART
+    for snapshot in {one.vectors.collection: one for one in others}.values():
+        try:
+            with closing(open_milvus(config.milvus, lake, snapshot.vectors)) as store:
+                missing[snapshot.vectors.collection] -= set(store.ids())
+        except GlossatorError as error:
+            return (
+                True,
+                f"for kept snapshots: {error.what}",
+                "run `glossator doctor --repair`: its rows are written again",
+            )
+    lacking = sum(map(len, missing.values()))
+    if lacking:
+        return True, f"Milvus lacks {lacking:,} chunks of kept snapshots", "run `glossator doctor --repair`"
+    return False, f"{len(others):,} other snapshots are kept, and whole", ""
+
+
+def _lost_part(lake: Lake, ref: PartRef) -> str:
+    try:
+        found = lake.find_part(ref.stage, ref.key)
+    except GlossatorError as error:
+        return error.what
+    return "" if found else f"{lake.storage.local(part_path(ref.stage, ref.key))} is missing"

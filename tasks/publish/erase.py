@@ -23,6 +23,7 @@ from schemas.errors import GlossatorError
 from schemas.identity import embed_key
 from schemas.snapshot import STAGES, PartRef, Snapshot, Stage
 from tasks.lake.lake import Corrupt, Lake, catalog_folder, ipc_bytes, part_path
+from tasks.lake.storage import reading
 from tasks.plan.quarantine import read_quarantine, write_quarantine
 from tasks.publish.receipts import list_receipts
 
@@ -63,7 +64,7 @@ def find_traces(lake: Lake, doc_id: str) -> Traces:
     )
     for stage, column, found in wanted:
         for path in _parts(lake, stage):
-            with suppress(OSError, pa.ArrowInvalid):  # Of what is damaged nobody can say what it holds.
+            with suppress(OSError, pa.ArrowInvalid), reading(path):  # Of what is damaged nobody can say what it holds.
                 if _part_holds(path, doc_id):
                     table = pq.read_table(path, columns=["doc_id", column])
                     found.update(table.filter(pc.equal(table["doc_id"], doc_id))[column].to_pylist())
@@ -144,7 +145,8 @@ class Eraser:
 
     def _is(self, path: Path, test: Callable[[Path], bool], needed: bool) -> bool:
         try:
-            return test(path)
+            with reading(path):
+                return test(path)
         except (OSError, pa.ArrowInvalid) as error:
             if not needed:  # Damaged: nobody knows what it holds, and nobody needs it.
                 return True
@@ -256,8 +258,9 @@ def search_lake(lake: Lake, words: Collection[str]) -> tuple[int, tuple[Path, ..
         for name in sorted(names):
             path = Path(folder) / name
             try:
-                if _has(path, needles):
-                    found.append(path)
+                with reading(path):
+                    if _has(path, needles):
+                        found.append(path)
             except FileNotFoundError:  # Replaced or deleted meanwhile.
                 continue
             searched += 1
@@ -300,7 +303,7 @@ def _part_holds(path: Path, doc_id: str) -> bool:
 
 def _arrow(path: Path) -> pa.Table | None:
     try:
-        with pa.memory_map(str(path)) as file:
+        with reading(path), pa.memory_map(str(path)) as file:
             return pa.ipc.open_file(file).read_all()
     except (FileNotFoundError, pa.ArrowInvalid):
         return None

@@ -206,7 +206,7 @@ def _previous(lake: Lake) -> str:
 def _lost(lake: Lake, name: str, milvus: MilvusConfig) -> str:
     """Return what of a snapshot is gone, "" when all is there."""
     try:
-        target = _Target.model_validate_json(lake.storage.read(snapshot_path(name)))
+        target = _Target.model_validate_json(lake.read_sealed(snapshot_path(name)))
     except ValueError:
         return _damaged(lake, name).what
     for folder in target.folders():

@@ -29,9 +29,9 @@ def bm25_key(config: Bm25Config, catalog: str, tokens: Sequence[PartRef]) -> str
 def write_bm25(
     lake: Lake, config: Bm25Config, catalog: str, passages: Sequence[PartRef], tokens: Sequence[PartRef]
 ) -> str:
-    """Build the index unless it is there; return its key. Document i is row i of the catalog's chunks."""
+    """Build the index unless it is there and whole; return its key. Document i is row i of the catalog's chunks."""
     key = bm25_key(config, catalog, tokens)
-    if lake.has_folder(bm25_folder(key)):
+    if lake.has_folder(bm25_folder(key), verify=True):
         return key
     flat, offsets, vocabulary = _corpus(lake, catalog, passages, tokens)
     lake.write_folder(bm25_folder(key), build_bm25(flat, offsets, vocabulary, config, lake.root))
@@ -79,7 +79,8 @@ def _places(lake: Lake, catalog: str) -> Mapping[int, npt.NDArray[np.int64]]:
 def _lists(lake: Lake, chunks: PartRef, terms: PartRef) -> tuple[pa.ListArray, npt.NDArray[np.int64]]:
     """Return the lists of terms of a shard, and for each of its chunks which of them it has."""
     table = lake.read_part("tokens", terms.key)
-    digests = read_arrow(lake.open_folder(passages_folder(chunks.key)) / "chunks.arrow", ["embedded_digest"])
+    folder = lake.open_folder(passages_folder(chunks.key), verify={"chunks.arrow"})
+    digests = read_arrow(folder / "chunks.arrow", ["embedded_digest"])
     rows = pc.index_in(digests["embedded_digest"].to_arrow(), value_set=table["embedded_digest"].combine_chunks())
     return table["tokens"].combine_chunks(), rows.to_numpy(zero_copy_only=False).astype(np.int64)
 

@@ -233,18 +233,19 @@ class MilvusStore:
 
     def present(self, ids: Sequence[str]) -> set[str]:
         """Return those of ``ids`` that have a row."""
+        return {row["chunk_id"] for row in self.rows(ids, ["chunk_id"])}
+
+    def rows(self, ids: Sequence[str], columns: Sequence[str] = ("*",)) -> Iterator[dict[str, Any]]:
+        """Yield those rows of ``ids`` that there are."""
         self._load()
-        found: set[str] = set()
         for start in range(0, len(ids), _IDS_PER_QUERY):
             with told("look up ids"):
-                rows = self._client.get(
+                yield from self._client.get(
                     self.ref.collection,
                     ids=list(ids[start : start + _IDS_PER_QUERY]),
-                    output_fields=["chunk_id"],
+                    output_fields=list(columns),
                     timeout=self._limit,
                 )
-            found.update(row["chunk_id"] for row in rows)
-        return found
 
     def count_document(self, doc_id: str) -> int:
         """Return the number of rows of a document, those that no snapshot names included."""
@@ -276,16 +277,20 @@ class MilvusStore:
     def ids(self) -> Iterator[str]:
         """Yield all ids (about 12,000 a second on Milvus Lite)."""
         self._load()
-        with told("list its ids"):
+        with told("list its rows"):
             cursor = self._client.query_iterator(
                 self.ref.collection, batch_size=1_000, output_fields=["chunk_id"], timeout=self._limit
             )
-            try:
-                while rows := cursor.next():
-                    for row in rows:
-                        yield row["chunk_id"]
-            finally:
-                cursor.close()
+        try:
+            while True:
+                with told("list its rows"):
+                    rows = cursor.next()
+                if not rows:
+                    return
+                for row in rows:
+                    yield row["chunk_id"]
+        finally:
+            cursor.close()
 
     def search(
         self,

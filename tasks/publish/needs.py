@@ -59,7 +59,7 @@ class Needs:
     def chunk_ids(self, lake: Lake, collection: str) -> pl.DataFrame:
         """Return the ids (column chunk_id) of the rows that they need in a Milvus collection."""
         catalogs = {item.catalog for item in self.snapshots if item.vectors.collection == collection}
-        frames = [read_catalog(lake, key, "chunks", ["chunk_id"]) for key in sorted(catalogs)]
+        frames = [read_catalog(lake, key, "chunks", ["chunk_id"], verify=True) for key in sorted(catalogs)]
         empty = pl.DataFrame(schema={"chunk_id": pl.String})
         return pl.concat([empty, *frames]).unique()
 

@@ -40,9 +40,9 @@ def _key(
 
 
 def find_passages(lake: Lake, key: str) -> PartRef | None:
-    """Return the ref of passages that were written completely, else None."""
+    """Return the ref of passages that were written completely and are whole, else None."""
     folder = passages_folder(key)
-    if not lake.has_folder(folder):
+    if not lake.has_folder(folder, verify=True):
         return None
     try:
         ref = PartRef.model_validate_json(lake.storage.read(f"{folder}/ref.json"))

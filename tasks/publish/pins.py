@@ -38,7 +38,7 @@ def create_pin(lake: Lake, name: str, *, author: str, reason: str, now: dt.datet
     if flip is None or not lake.has_snapshot(name) or (flip.retained and name not in flip.retained):
         raise _swept(name)
     pin = Pin(snapshot=name, author=author, reason=reason, created=now or dt.datetime.now(dt.UTC))
-    lake.storage.write(_key(name), pin.model_dump_json(indent=1).encode())
+    lake.write_record(_key(name), pin)
     # A flip may have dropped it meanwhile: its time of grace has only begun, unless a sweep was told to give none.
     if not lake.has_snapshot(name):
         lake.storage.delete(_key(name))

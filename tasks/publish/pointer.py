@@ -38,7 +38,7 @@ class SnapshotHead(Record):
 
 def read_head(lake: Lake, name: str) -> SnapshotHead:
     """Read a snapshot without its parts."""
-    return SnapshotHead.model_validate_json(lake.storage.read(snapshot_path(name)))
+    return SnapshotHead.model_validate_json(lake.read_sealed(snapshot_path(name)))
 
 
 def point(

@@ -13,13 +13,15 @@ import numpy.typing as npt
 from schemas.snapshot import Snapshot
 from tasks.lake.arrays import map_array
 from tasks.lake.lake import Lake, passages_folder
-from tasks.publish.catalog import read_catalog
+from tasks.publish.catalog import read_arrow
 
 Vectors = npt.NDArray[np.float32]
 Search = Callable[[Vectors], list[tuple[str, float]]]
 
 QUESTIONS = 50
 NEIGHBOURS = 10
+_WRONG = 2e-5
+"""Similarities further from those of the vectors than this are wrong: an index computes in float32."""
 _TIE = 1e-5
 """Similarities closer than this are one: equal texts have equal vectors, and none of them is the better find."""
 
@@ -34,13 +36,29 @@ def index_recall(lake: Lake, snapshot: Snapshot, search: Search) -> float:
     if not len(questions):
         return 1.0
     least = _least_similar(lake, snapshot, questions)
-    visible = set(read_catalog(lake, snapshot.catalog, "chunks", ["chunk_id"])["chunk_id"].to_list())
-    wanted = min(NEIGHBOURS, len(visible))
+    vectors = _by_id(lake, snapshot)
+    wanted = min(NEIGHBOURS, len(vectors))
     found = 0
     for question, limit in zip(questions, least, strict=True):
-        hits = [similarity for chunk_id, similarity in search(question) if chunk_id in visible][:wanted]
-        found += sum(similarity >= limit - _TIE for similarity in hits)
+        hits = [hit for hit in search(question) if hit[0] in vectors][:wanted]
+        # An index of which a byte has changed may say of a chunk that it is nearer than it is.
+        found += sum(
+            similarity >= limit - _TIE and abs(float(question @ vectors[chunk_id]) - similarity) < _WRONG
+            for chunk_id, similarity in hits
+        )
     return found / (wanted * len(questions))
+
+
+def _by_id(lake: Lake, snapshot: Snapshot) -> dict[str, npt.NDArray[np.float32]]:
+    """Return the (mapped) vector of each chunk."""
+    refs = snapshot.parts["passages"]
+    folders = [lake.open_folder(passages_folder(ref.key)) for ref in refs]
+    ids = [read_arrow(folder / "chunks.arrow", ["chunk_id"])["chunk_id"].to_list() for folder in folders]
+    return {
+        chunk_id: vector
+        for names, vectors in zip(ids, _parts(lake, snapshot), strict=True)
+        for chunk_id, vector in zip(names, vectors, strict=True)
+    }
 
 
 def _parts(lake: Lake, snapshot: Snapshot) -> list[Vectors]:

@@ -35,7 +35,7 @@ def restore_rows(milvus: MilvusConfig, lake: Lake, collection: str, lost: Collec
 def _snapshots(lake: Lake) -> Iterator[Snapshot]:
     for key in [*lake.storage.keys("snapshots"), *lake.storage.keys("withdrawn")]:
         with suppress(NotFound, ValueError):
-            yield Snapshot.model_validate_json(lake.storage.read(key))
+            yield Snapshot.model_validate_json(lake.read_sealed(key))
 
 
 def _restore(milvus: MilvusConfig, lake: Lake, snapshot: Snapshot, lost: Collection[str] | None) -> None:

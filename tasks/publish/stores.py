@@ -56,13 +56,13 @@ def _vectors_exist(space: Workspace, key: str) -> bool:
 CATALOG = Whole(
     "catalog",
     lambda space, passages: catalog_key(passages),
-    lambda space, key: lake_of(space).has_folder(catalog_folder(key)),
+    lambda space, key: lake_of(space).has_folder(catalog_folder(key), verify=True),
     _catalog,
 )
 BM25 = Whole(
     "bm25",
     lambda space, catalog, passages, tokens: bm25_key(space.config.bm25, catalog, tokens),
-    lambda space, key: lake_of(space).has_folder(bm25_folder(key)),
+    lambda space, key: lake_of(space).has_folder(bm25_folder(key), verify=True),
     _bm25,
 )
 VECTORS = Whole("vectors", _vectors_key, _vectors_exist, _vectors)

@@ -201,7 +201,7 @@ class _Sweep:
 
     def _read(self, key: str) -> Iterator[Snapshot]:
         try:
-            yield Snapshot.model_validate_json(self.storage.read(key))
+            yield Snapshot.model_validate_json(self.lake.read_sealed(key))
         except ValueError:
             self._unreadable(Path(key).stem)
 
@@ -251,7 +251,7 @@ class _Sweep:
 
     def _ids_of(self, snapshot: Snapshot) -> pl.DataFrame:
         try:
-            return read_catalog(self.lake, snapshot.catalog, "chunks", ["chunk_id"])
+            return read_catalog(self.lake, snapshot.catalog, "chunks", ["chunk_id"], verify=True)
         except NotFound:  # An earlier sweep deleted it, and so the rows before.
             pass
         except (Corrupt, ValueError):

@@ -37,7 +37,7 @@ Refs = dict[Stage, PartRef]
 def holds(lake: Lake, snapshot: Snapshot, doc_id: str) -> bool:
     """Tell whether a snapshot holds a document."""
     if lake.has_folder(catalog_folder(snapshot.catalog)):
-        documents = read_catalog(lake, snapshot.catalog, "documents", ["doc_id"])
+        documents = read_catalog(lake, snapshot.catalog, "documents", ["doc_id"], verify=True)
         if not documents.filter(pl.col("doc_id") == doc_id).is_empty():
             return True
     # A document that could not be divided into chunks is in no catalog.

@@ -193,7 +193,7 @@ def test_lost_vectors_are_told_and_written_again(home: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "hint"), [("flips/1.json", "delete it"), ("snapshots/*.json", "glossator rollback")]
+    ("pattern", "hint"), [("flips/1.json", "doctor --repair"), ("snapshots/*.json", "glossator rollback")]
 )
 def test_a_damaged_pointer_or_snapshot(home: Any, pattern: str, hint: str) -> None:
     file = next(home.lake.glob(pattern))
@@ -202,7 +202,8 @@ def test_a_damaged_pointer_or_snapshot(home: Any, pattern: str, hint: str) -> No
         done = home.call(*command)  # None comes as far as Milvus.
         assert done.code == FAILED
         assert f"{file} is damaged" in done.complaint and hint in done.complaint
-    (home.lake / "flips" / "1.json").unlink()
+    for pointer in ("flips/1.json", "copies/flip.json"):
+        (home.lake / pointer).unlink()
     again = home.run("index", "--json").json
     assert again["flip"] == 1 and again["chunks_embedded"] == 0, "all parts are there"
 

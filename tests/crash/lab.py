@@ -1,7 +1,8 @@
 """The lab: all trials of some operations, in one process that forks a child for everything it does.
 
-``python -m tests.crash.lab FOLDER OPERATION,... COUNT SEED`` prints lines of JSON: one with the points of an operation,
-then one per trial. COUNT is how many points of each are tried, 0 for all.
+``python -m tests.crash.lab FOLDER OPERATION,... FAULT,... COUNT SEED`` prints lines of JSON: one with the points of an
+operation and a fault, then one per trial. COUNT is how many points of each are tried, 0 for all, -1 for as many as the
+fault says.
 """
 
 from __future__ import annotations
@@ -10,22 +11,25 @@ import os
 import random
 import shutil
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from json import dumps
 from pathlib import Path
 
+from tests.crash.all_faults import FAULTS, KILL
 from tests.crash.forks import ONE_THREAD, import_all, start
 from tests.crash.operations import OPERATIONS, Operation
+from tests.crash.outcome import Reference, enter
 from tests.crash.room import Room
-from tests.crash.trial import attempt, enter, refer
+from tests.crash.trial import attempt, points_of, refer
 
 DOCUMENTS_PER_SHARD = 5
 """So few that a small corpus has two shards."""
 
 
 def furnish(folder: Path, operation: Operation) -> Room:
-    """Make the room of an operation: corpus, lake, and everything imported that a run imports."""
+    """Make the room of an operation: corpus, lake, and everything imported that its making imports."""
     import schemas.identity
     from tasks.load.language import _identifier
 
@@ -40,15 +44,9 @@ def furnish(folder: Path, operation: Operation) -> Room:
         operation.prepare(room)
         return list(sys.modules)
 
-    def rehearse() -> list[str]:
-        enter(operation)
-        operation.run(room)
-        return list(sys.modules)
-
     import_all(start(prepare, room.log).value)
     _identifier()
     room.keep()
-    import_all(start(rehearse, room.log).value)
     return room
 
 
@@ -70,15 +68,49 @@ def choose(points: Sequence[str], only: Sequence[str], count: int, seed: int) ->
     return sorted(near | set(drawn))
 
 
-def main(folder: Path, names: Sequence[str], count: int, seed: int) -> None:
-    """Print what came of all trials of some operations, or of ``count`` of each."""
-    for name in names:
-        operation = OPERATIONS[name]
-        room = furnish(folder / name, operation)
-        reference = refer(room, operation)
-        _say({"operation": name, "points": reference.points})
-        for number in choose(reference.points, operation.only, count, seed):
-            _say(asdict(attempt(room, operation, reference, number)))
+def sample(points: Sequence[str], fits: Callable[[str], bool], count: int, seed: int) -> list[int]:
+    """Return the numbers of points to try: all that fit, or ``count`` with as many kinds among them as there are."""
+    asked = [number for number, name in enumerate(points, 1) if fits(name)]
+    if not count or len(asked) <= count:
+        return asked
+    random.Random(seed).shuffle(asked)
+    seen: Counter[str] = Counter()
+    rounds = {}
+    for number in asked:
+        kind = points[number - 1].rpartition(" ")[0]  # What is done to what, without the name of the file.
+        rounds[number] = seen[kind]
+        seen[kind] += 1
+    return sorted(sorted(asked, key=rounds.__getitem__)[:count])
+
+
+def main(folder: Path, operations: Sequence[str], faults: Sequence[str], count: int, seed: int) -> None:
+    """Print what came of all trials of some faults of some operations, or of ``count`` of each.
+
+    Args:
+        count: -1 for as many as the fault itself says.
+    """
+    for name in operations:
+        tried = [fault for fault in (FAULTS[one] for one in faults) if name in fault.operations]
+        if not tried:
+            continue
+        room = furnish(folder / name, OPERATIONS[name])
+        references: dict[str, Reference] = {}
+        for fault in tried:
+            operation = replace(OPERATIONS[name], settings={**OPERATIONS[name].settings, **fault.settings})
+            settings = dumps(operation.settings, sort_keys=True)
+            if settings not in references:
+                references[settings] = refer(room, operation)
+            reference = references[settings]
+            points = points_of(room, operation, reference, fault)
+            _say({"operation": name, "fault": fault.name, "points": points})
+            if fault.name == KILL.name:
+                numbers = choose(points, operation.only, max(count, 0), seed)
+            elif fault.name == "twice":
+                numbers = list(range(1, 1 + (fault.most if count < 0 else count)))
+            else:
+                numbers = sample(points, fault.fits, fault.most if count < 0 else count, seed)
+            for number in numbers:
+                _say(asdict((fault.attempt or attempt)(room, operation, reference, fault, number)))
         room.stop()
         shutil.rmtree(room.path, ignore_errors=True)
 
@@ -92,4 +124,4 @@ if __name__ == "__main__":
     if not ONE_THREAD.items() <= os.environ.items():
         again = [sys.executable, "-m", "tests.crash.lab", *sys.argv[1:]]
         os.execve(sys.executable, again, {**os.environ, **ONE_THREAD})
-    main(Path(sys.argv[1]), sys.argv[2].split(","), int(sys.argv[3]), int(sys.argv[4]))
+    main(Path(sys.argv[1]), sys.argv[2].split(","), sys.argv[3].split(","), int(sys.argv[4]), int(sys.argv[5]))

@@ -1,7 +1,8 @@
-"""The matrices: every operation, killed at every point, or at some of them.
+"""The matrices: every fault at every point of every operation that it fits, or at some of them.
 
 ``python -m tests.crash.matrices`` tries all, or those of the operations that are named, and writes the results;
-``--slice N`` tries N points of each and writes none. Two operations at a time, each in a lab of its own.
+``--fault NAME`` tries one fault, ``--slice N`` tries N points of each and writes none. Two operations at a time, each
+in a lab of its own.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tests.crash.all_faults import FAULTS, KILL
+from tests.crash.faults import Fault
 from tests.crash.forks import ONE_THREAD
 from tests.crash.operations import OPERATIONS
 from tests.crash.results import Row, count, record
@@ -26,21 +29,21 @@ from tests.crash.trial import Trial
 
 ROOT = Path(__file__).parents[2]
 MEMORY = Path("/dev/shm")
-FAULT = "kill -9"
-PROMISE = (
-    "The operation runs on eight documents in two shards, with the plain runner and Milvus Lite in the same process. "
-    "It is killed before each single change that it makes on the disk or in the vector store, half-way through each "
-    "write, and after the last. Then a reader asks a question whose answer is the whole snapshot, the doctor examines "
-    "what is published, and the same command runs again. It must end with the snapshot, rows and BM25 index of a run "
-    "that was not killed; no finished part is written or computed again and no text embedded twice; and after a "
-    "`maintain` with the clock moved on forty days no file and no row may be left that such a run would not leave."
-)
 READER = {
     "old": "the old index",
     "new": "the new index",
     "the same": "the index, which stays the same",
     "nothing": "nothing is published yet",
     "an error": "an error that names the damage",
+    "the other's": "the index of the other command",
+}
+ENDED = {
+    "done": "went on and was done",
+    "failed": "ended with one line that says why",
+    "refused": "refused in one line",
+    "stopped": "stopped in one line",
+    "hung": "hung",
+    "killed": "died",
 }
 AGAIN = {
     "finished": "finished the work",
@@ -52,13 +55,14 @@ AGAIN = {
 
 @dataclass(frozen=True)
 class Matrix:
-    """What came of one operation.
+    """What came of one operation and one fault.
 
     Attributes:
         points: names of all that it passes.
     """
 
     operation: str
+    fault: str
     points: tuple[str, ...]
     trials: tuple[Trial, ...]
 
@@ -66,7 +70,7 @@ class Matrix:
     def violations(self) -> list[str]:
         """What broke a promise, with where."""
         return [
-            f"{self.operation}, killed at {trial.number} ({trial.point}): {problem}"
+            f"{self.operation}, {self.fault} at {trial.number} ({trial.point}): {problem}"
             for trial in self.trials
             for problem in trial.violations
         ]
@@ -78,20 +82,32 @@ class Matrix:
 
     def row(self) -> Row:
         """Return its row of the results."""
-        killed = [trial for trial in self.trials if trial.point]
+        struck = [trial for trial in self.trials if trial.point]
         return Row(
             operation=OPERATIONS[self.operation].title,
-            points=count(trial.point.partition(":")[0] for trial in killed),
-            reader=count(READER.get(trial.reader, trial.reader) for trial in killed),
-            again=count(AGAIN[trial.again] for trial in killed),
+            points=count(trial.point.partition(":")[0] for trial in struck),
+            reader=count(READER.get(trial.reader, trial.reader) for trial in struck if trial.reader),
+            again=count(AGAIN[trial.again] for trial in struck),
             violations=self.violations,
+            ended={} if FAULTS[self.fault].dies else count(_in_words(trial.ended) for trial in struck if trial.ended),
         )
 
 
-def try_points(operations: Sequence[str], folder: Path, points: int, seed: int) -> list[Matrix]:
-    """Kill operations at ``points`` of their points, 0 for all, in a process of their own."""
+def _in_words(ended: str) -> str:
+    return " and ".join(ENDED[word] for word in ended.split(" and "))
+
+
+def try_points(
+    operations: Sequence[str], folder: Path, points: int, seed: int, faults: Sequence[str] = (KILL.name,)
+) -> list[Matrix]:
+    """Have faults strike operations at ``points`` of their points, in a process of their own.
+
+    Args:
+        points: 0 for all, -1 for as many as a fault says.
+    """
+    names = (",".join(operations), ",".join(faults))
     done = subprocess.run(
-        [sys.executable, "-m", "tests.crash.lab", str(folder), ",".join(operations), str(points), str(seed)],
+        [sys.executable, "-m", "tests.crash.lab", str(folder), *names, str(points), str(seed)],
         cwd=ROOT,
         env={**os.environ, **ONE_THREAD, "PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -103,7 +119,7 @@ def try_points(operations: Sequence[str], folder: Path, points: int, seed: int) 
     matrices: list[Matrix] = []
     for line in map(json.loads, done.stdout.splitlines()):
         if "operation" in line:
-            matrices.append(Matrix(line["operation"], tuple(line["points"]), ()))
+            matrices.append(Matrix(line["operation"], line["fault"], tuple(line["points"]), ()))
         else:
             trial = Trial(**{**line, "violations": tuple(line["violations"])})
             matrices[-1] = replace(matrices[-1], trials=(*matrices[-1].trials, trial))
@@ -112,36 +128,53 @@ def try_points(operations: Sequence[str], folder: Path, points: int, seed: int) 
 
 def main() -> int:
     """Run the matrices, print a line for each and a summary, and return the exit code."""
-    parser = argparse.ArgumentParser(description="Kill every operation at every point.")
+    parser = argparse.ArgumentParser(description="Have every fault strike every operation at every point.")
     parser.add_argument("operations", nargs="*", help=f"default: {' '.join(OPERATIONS)}")
-    parser.add_argument("--slice", type=int, default=0, help="points per operation; default: all")
+    parser.add_argument("--fault", action="append", choices=list(FAULTS), help="default: all; repeatable")
+    parser.add_argument("--slice", type=int, default=-1, help="points per operation; default: as many as a fault says")
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args()
     names = chosen.operations or list(OPERATIONS)
     begun = time.perf_counter()
     place = Path(tempfile.mkdtemp(prefix="glossator-crash-", dir=MEMORY if MEMORY.is_dir() else None))
-    found: list[Matrix] = []
+    trials = broken = 0
     try:
-        with ThreadPoolExecutor(2) as pool:
-            jobs = [pool.submit(try_points, [name], place, chosen.slice, chosen.seed) for name in names]
-            for job in jobs:
-                found += job.result()
-                _show(found[-1])
+        for fault in (FAULTS[name] for name in chosen.fault or FAULTS):
+            tried = [name for name in names if name in fault.operations]
+            found = try_fault(fault, tried, place, chosen.slice, chosen.seed)
+            if chosen.slice < 0:
+                record(fault.title, _promise(fault), [matrix.row() for matrix in found])
+            trials += sum(len(matrix.trials) - matrix.missed for matrix in found)
+            broken += sum(len(matrix.violations) for matrix in found)
     finally:
         shutil.rmtree(place, ignore_errors=True)
-    if not chosen.slice:
-        record(FAULT, PROMISE, [matrix.row() for matrix in found])
-    kills = sum(len(matrix.trials) - matrix.missed for matrix in found)
-    broken = sum(len(matrix.violations) for matrix in found)
-    _say(f"{len(found)} operations, {kills} kills, {broken} violations, {time.perf_counter() - begun:.0f} s")
+    _say(f"{trials} trials, {broken} violations, {time.perf_counter() - begun:.0f} s")
     return 1 if broken else 0
+
+
+def try_fault(fault: Fault, operations: Sequence[str], place: Path, points: int, seed: int) -> list[Matrix]:
+    """Run the matrices of a fault, two operations at a time, and print a line for each."""
+    found: list[Matrix] = []
+    with ThreadPoolExecutor(2) as pool:
+        jobs = [pool.submit(try_points, [name], place, points, seed, [fault.name]) for name in operations]
+        for job in jobs:
+            found += job.result()
+            _show(found[-1])
+    return found
+
+
+def _promise(fault: Fault) -> str:
+    if not fault.most:
+        return fault.promise
+    return f"{fault.promise} Tried at {fault.most} points of each operation at most, of as many kinds as there are."
 
 
 def _show(matrix: Matrix) -> None:
     row = matrix.row()
     _say(
-        f"{matrix.operation:9} {len(matrix.points)} points, {sum(row.points.values())} kills; "
-        f"reader: {dict(row.reader)}; again: {dict(row.again)}; {len(row.violations)} violations"
+        f"{matrix.fault}, {matrix.operation}: {len(matrix.points)} points, {sum(row.points.values())} trials; "
+        f"ended: {dict(row.ended)}; reader: {dict(row.reader)}; again: {dict(row.again)}; "
+        f"{len(row.violations)} violations"
     )
     for violation in matrix.violations:
         _say(f"  {violation}")

@@ -139,10 +139,10 @@ def _without_stores(room: Room) -> None:
         shutil.rmtree(next((room.root / kind).iterdir()))
 
 
-def maintain(room: Room, settings: Mapping[str, str] | None = None) -> Said:
+def maintain(room: Room, settings: Mapping[str, str] | None = None, later: dt.timedelta = LATER) -> Said:
     """Run ``maintain`` when everything that a sweep waits for is over, in batches of two rows."""
-    later = partial(sweeping.sweep, now=dt.datetime.now(dt.UTC) + LATER, policy=sweeping.SweepPolicy(batch=2))
-    with patch.object(sweeping, "sweep", later):
+    moved = partial(sweeping.sweep, now=dt.datetime.now(dt.UTC) + later, policy=sweeping.SweepPolicy(batch=2))
+    with patch.object(sweeping, "sweep", moved):
         return room.command("maintain", "--json", settings=settings)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 RESULTS = Path(__file__).parents[2] / "docs" / "reliability.json"
@@ -24,6 +24,7 @@ class Row:
         points: how many faults were tried, by what the operation was about to change.
         reader: what a reader saw right after the fault -> in how many trials.
         again: what the same command did when it was run again -> in how many trials.
+        ended: how the command ended -> in how many trials; none where it was killed.
         violations: of the promises, in words; none is what is promised.
     """
 
@@ -32,6 +33,7 @@ class Row:
     reader: Mapping[str, int]
     again: Mapping[str, int]
     violations: Sequence[str] = ()
+    ended: Mapping[str, int] = field(default_factory=dict)
 
 
 def count(words: Iterable[str]) -> dict[str, int]:

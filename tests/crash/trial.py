@@ -1,68 +1,33 @@
-"""One trial: an operation is killed at a point, looked at, run again, compared, and tidied up after."""
+"""One trial: something happens to an operation at a point; it is looked at, run again, compared, and tidied up."""
 
 from __future__ import annotations
 
-import os
+import datetime as dt
 import signal
-import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, replace
 
-from schemas.snapshot import PartRef, Stage
-from tasks import progress
-from tests.crash.forks import Ended, start
-from tests.crash.inspection import Answer, Contents, ailments, answer, contents, finished, names
-from tests.crash.operations import Operation, maintain
+from tests.crash.faults import CHANGES, Fault
+from tests.crash.forks import ChildFailed, Ended, import_all, start
+from tests.crash.inspection import Answer, ailments, answer
+from tests.crash.operations import Operation
+from tests.crash.outcome import After, Reference, compare, complete, enter
 from tests.crash.points import Points
-from tests.crash.room import SETTINGS, Room, Said
+from tests.crash.room import Room, Said
 
-
-@dataclass(frozen=True, slots=True)
-class After:
-    """A lake after the operation, run in one go or again after it was killed.
-
-    Attributes:
-        said: by the operation.
-        computed: parts that were computed, not found: "stage/key" -> texts that went through the model.
-        tidy: files that are left when ``maintain`` has run forty days later.
-        tidied: what is published then.
-        sick: what the doctor finds then, in all snapshots that are kept.
-        before, after: finished work before the operation and after it, with inodes.
-        idle: it changed nothing but records of itself.
-    """
-
-    said: Said
-    computed: Mapping[str, int]
-    contents: Contents
-    answer: Answer
-    tidy: frozenset[str]
-    tidied: Contents
-    sick: tuple[str, ...]
-    before: Mapping[str, int]
-    after: Mapping[str, int]
-    idle: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """The operation, not killed.
-
-    Attributes:
-        points: their names.
-        old: what a reader is told before it, and what lies there.
-    """
-
-    points: tuple[str, ...]
-    old: Answer
-    there: Mapping[str, int]
-    new: After
+MOST_SECONDS = 120
+"""A command that takes longer hangs."""
+ORDERLY = frozenset({0, 1, 3, 4, 130, 143})
+"""Exit codes of a command that something happened to: those of ``schemas/errors.py``, and those of signals."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A kill and what came of it.
+    """What happened to an operation, and what came of it.
 
     Attributes:
+        point: where; "" where it was not reached.
+        ended: how the command ended: "killed", "failed", "refused", "stopped" or "done".
         reader: what the reader saw: "old", "new", "the same" where these are one, "nothing" or "an error".
         again: what the operation did when it was run again: "finished", "nothing" or "refused".
         violations: of the promises, in words.
@@ -70,148 +35,154 @@ class Trial:
 
     number: int
     point: str
+    ended: str
     reader: str
     again: str
     violations: tuple[str, ...]
 
 
-DISPOSABLE = "state/newest/"
-"""Hints of parts that no snapshot names yet. One killed between a part and its hint leaves none, and a run that finds
-the part by its key writes none: its snapshot names it."""
-_OF_ITSELF = ("lease: ", "plan: ", "version hints: ", "models: ", "milvus files: before touch")
-"""What a command writes that has nothing to do."""
-
-
-class _Computed:
-    """Hears which parts are computed."""
-
-    def __init__(self) -> None:
-        self.parts: dict[str, int] = {}
-
-    def shard_done(self, stage: Stage, ref: PartRef, seconds: float) -> None:
-        if not ref.reused:
-            self.parts[f"{stage}/{ref.key}"] = ref.counts["computed"] if stage == "embed" else 0
-
-    def store_begun(self, name: str) -> None: ...
-
-    def store_done(self, name: str, seconds: float) -> None: ...
-
-    def units_expected(self, stage: Stage, units: int) -> None: ...
-
-    def units_done(self, stage: Stage, units: int) -> None: ...
-
-
-def enter(operation: Operation | None = None) -> None:
-    """Begin a child: with the configuration of an operation, and so that nobody in it sleeps long.
-
-    Milvus's client waits half a second for an index that is there.
-    """
-    os.environ.update({**SETTINGS, **(operation.settings if operation else {})})
-    sleep = time.sleep
-    time.sleep = lambda seconds: sleep(min(seconds, 0.01))
-
-
-def _complete(room: Room, operation: Operation) -> After:
-    computed, lake, config = _Computed(), room.lake, room.config(operation.settings)
-    before = finished(room)
-    points = Points(room.root)
-    points.install()
-    progress.listen(computed)
-    said = operation.run(room)
-    progress.unlisten(computed)
-    after, idle = finished(room), all(name.startswith(_OF_ITSELF) for name in points.names)
-    assert lake.current_flip() is not None, said
-    found = answer(lake, config)
-    published = contents(lake, config, found)
-    tidied = maintain(room)
-    assert tidied.code == 0, tidied.err
-    return After(
-        said=said,
-        computed=computed.parts,
-        contents=published,
-        answer=found,
-        tidy=names(room),
-        tidied=contents(lake, config, answer(lake, config)),
-        sick=ailments(lake, config, kept=True),
-        before=before,
-        after=after,
-        idle=idle,
-    )
-
-
 def refer(room: Room, operation: Operation) -> Reference:
-    """Run the operation without killing it, twice: counted, and looked at."""
+    """Run the operation while nothing happens to it."""
 
-    def old() -> tuple[Answer, Mapping[str, int]]:
+    def old() -> Answer:
         enter(operation)
-        return answer(room.lake, room.config(operation.settings)), finished(room)
+        return answer(room.lake, room.config(operation.settings))
+
+    def looked() -> tuple[After, list[str]]:
+        enter(operation)
+        return complete(room, operation), list(sys.modules)
+
+    room.reset()
+    told = start(old, room.log).value
+    room.reset()
+    new, modules = start(looked, room.log).value
+    import_all(modules)
+    assert new.said.code == 0 and new.sick == (), (new.said, new.sick)
+    return Reference(new.points, told, new)
+
+
+def points_of(room: Room, operation: Operation, reference: Reference, fault: Fault) -> tuple[str, ...]:
+    """Return the names of the points at which a fault may strike, and of those between them."""
+    if fault.border == CHANGES:
+        return reference.points
 
     def counted() -> list[str]:
         enter(operation)
         points = Points(room.root)
-        points.install()
+        fault.watch(points, room)
         said = operation.run(room)
         assert said.code == 0, said.err
-        points.end()
         return points.names
 
-    def looked() -> After:
+    room.reset()
+    return tuple(start(counted, room.log).value)
+
+
+def strike(room: Room, operation: Operation, fault: Fault, number: int) -> Ended:
+    """Run the operation in a child, with a fault at a point."""
+
+    def works() -> Said:
         enter(operation)
-        return _complete(room, operation)
-
-    room.reset()
-    told, there = start(old, room.log).value
-    room.reset()
-    points = start(counted, room.log).value
-    room.reset()
-    new: After = start(looked, room.log).value
-    assert new.said.code == 0 and new.sick == (), (new.said, new.sick)
-    return Reference(tuple(points), told, there, new)
-
-
-def kill(room: Room, operation: Operation, at: int | str, occurrence: int = 1) -> Ended:
-    """Run the operation in a child that kills itself at a point."""
-
-    def dies() -> Said:
-        enter(operation)
-        points = Points(room.root, at, occurrence, room.path / "point")
-        points.install()
+        signal.alarm(MOST_SECONDS)
+        points = Points(room.root, number, log=room.path / "point", strike=fault.strike(room), later=fault.later)
+        fault.watch(points, room)
         said = operation.run(room)
-        points.end()
+        if fault.border == CHANGES:
+            points.end()
         return said
 
-    return start(dies, room.log)
-
-
-def attempt(room: Room, operation: Operation, reference: Reference, number: int) -> Trial:
-    """Kill the operation at a point, and see."""
-    room.reset()
     (room.path / "point").unlink(missing_ok=True)
-    ended = kill(room, operation, number)
-    if ended.signal != signal.SIGKILL:  # A thread of Milvus Lite passed fewer points than when they were counted.
-        return Trial(number, "", "", "", ())
-    point = (room.path / "point").read_text().splitlines()[1]
+    return start(works, room.log)
+
+
+def where(room: Room) -> str:
+    """Return the name of the point at which the last child was struck, "" where it was not."""
+    log = room.path / "point"
+    return log.read_text().splitlines()[1] if log.exists() else ""
+
+
+def attempt(room: Room, operation: Operation, reference: Reference, fault: Fault, number: int) -> Trial:
+    """Have a fault strike the operation at a point, and see."""
+    room.reset()
+    try:
+        ended = strike(room, operation, fault, number)
+    except ChildFailed as error:
+        return Trial(number, where(room) or "start", "", "", "failed", (str(error),))
+    point = where(room)
+    if not point:  # A thread of Milvus Lite passed fewer points than when they were counted.
+        return Trial(number, "", "", "", "", ())
+    end, problems = how(room, ended, dies=fault.dies)
+    trial = look(room, operation, reference, Trial(number, point, end, "", "", ()), dt.timedelta(days=fault.later_days))
+    return replace(trial, violations=(*problems, *trial.violations))
+
+
+def how(room: Room, ended: Ended, *, dies: bool = False) -> tuple[str, list[str]]:
+    """Return how a command ended, and what was not orderly about that."""
+    if dies:
+        return "killed", [] if ended.signal == signal.SIGKILL else ["it was killed and went on"]
+    if ended.signal == signal.SIGALRM:
+        return "hung", [f"it hung for {MOST_SECONDS} s"]
+    if ended.signal:
+        return "killed", [f"it ended by signal {ended.signal}, and said nothing"]
+    said: Said = ended.value
+    lines = said.err.splitlines()
+    problems = []
+    if said.code not in ORDERLY:
+        problems.append(f"it ended with {said.code}: {said.err.strip()}")
+    if said.code == 1 and not lines and _report_tells(said):
+        return "failed", problems
+    if said.code not in {0, 3}:
+        if len(lines) != 1 or not lines[0].startswith("glossator: ") or " -> " not in lines[0]:
+            problems.append(f"it did not say in one line what happened and what to do: {said.err.strip()!r}")
+        if "unexpected" in said.err:
+            problems.append(f"it did not expect that: {said.err.strip()}")
+    printed = room.log.read_text(errors="replace")
+    if "Traceback" in said.err + said.out + printed:
+        problems.append(f"a traceback: {(said.err + printed).strip()[-600:]}")
+    words = {0: "done", 3: "done", 4: "refused", 130: "stopped", 143: "stopped"}
+    return words.get(said.code, "failed"), problems
+
+
+def _report_tells(said: Said) -> bool:
+    """Tell whether a repair that failed says of each snapshot that is not healthy what is wrong and what to do."""
+    reports = said.json
+    sick = [finding for report in reports for finding in report["after"] if not finding["ok"]]
+    problems = [problem for report in reports for problem in report["problems"]]
+    return (
+        all(finding["remedy"] for finding in sick)
+        and all(" -> " in problem for problem in problems)
+        and bool(sick or problems)
+    )
+
+
+def look(room: Room, operation: Operation, reference: Reference, trial: Trial, later: dt.timedelta) -> Trial:
+    """Look at what a fault left, run the operation again, and compare."""
 
     def looked() -> tuple[Answer, tuple[str, ...], After]:
         enter(operation)
+        signal.alarm(MOST_SECONDS)
         lake, config = room.lake, room.config(operation.settings)
-        return answer(lake, config), ailments(lake, config, kept=False), _complete(room, operation)
+        return answer(lake, config), ailments(lake, config, kept=False), complete(room, operation, later)
 
     try:
-        told, sick, after = start(looked, room.log).value
+        ended = start(looked, room.log)
+        assert not ended.signal, f"run again, it hung for {MOST_SECONDS} s"
+        told, sick, after = ended.value
     except AssertionError as error:
-        return Trial(number, point, "", "failed", (str(error),))
+        return replace(trial, again="failed", violations=(str(error),))
     reader = _reader(operation, reference, told)
     problems = []
     if reader not in {"old", "new", "the same", "nothing", "an error"}:
         problems.append(f"a reader saw {reader}")
     if reader == "an error" and not operation.damaged:
         problems.append(f"a reader was refused: {told.error}")
+    if trial.ended == "done" and reader == "old" and reference.new.answer != reference.old:
+        problems.append("it said that it was done, and readers have the old index")
     if sick and not operation.damaged:
         problems.append(f"the doctor found {sick[0]} before it was run again")
-    problems += _compare(operation, reference, after)
+    problems += compare(operation, reference, after)
     again = "refused" if after.said.code else "nothing" if after.idle else "finished"
-    return Trial(number, point, reader, again, tuple(problems))
+    return replace(trial, reader=reader, again=again, violations=tuple(problems))
 
 
 def _reader(operation: Operation, reference: Reference, told: Answer) -> str:
@@ -229,45 +200,3 @@ def _reader(operation: Operation, reference: Reference, told: Answer) -> str:
     }:
         return "old"
     return f"a mix: {len(told.passages)} passages of {told.snapshot}"
-
-
-def _compare(operation: Operation, reference: Reference, after: After) -> list[str]:
-    """Return what is not as it is without a kill."""
-    wanted, problems = reference.new, []
-    if after.said.code not in operation.again:
-        problems.append(f"run again, it ended with {after.said.code}: {after.said.err.strip()}")
-    problems += [
-        f"{name} differs from a run that was not killed"
-        for name in ("snapshot", "hold", "rows", "bm25", "tombstones")
-        if getattr(after.contents, name) != getattr(wanted.contents, name)
-    ]
-    if after.answer != wanted.answer:
-        problems.append("a reader is told something else than after a run that was not killed")
-    problems += _twice(reference, after)
-    if after.sick:
-        problems.append(f"in the end the doctor found {after.sick[0]}")
-    if after.tidied != wanted.tidied:
-        problems.append("what is published or kept differs after maintain")
-    problems += [f"left for ever: {path}" for path in sorted(after.tidy - wanted.tidy)]
-    missing = sorted(path for path in wanted.tidy - after.tidy if not path.startswith(DISPOSABLE))
-    return problems + [f"missing in the end: {path}" for path in missing]
-
-
-def _twice(reference: Reference, after: After) -> list[str]:
-    """Return what was finished and done again."""
-    problems = [
-        f"written again: {path}"
-        for path, inode in sorted(after.before.items())
-        if path in after.after and after.after[path] != inode
-    ]
-    done = {part for part in after.computed if _path_of(part) in after.before}
-    problems += [f"computed again: {part}" for part in sorted(done)]
-    expected = sum(texts for part, texts in reference.new.computed.items() if _path_of(part) not in after.before)
-    embedded = sum(after.computed.values())
-    if embedded > expected:
-        problems.append(f"{embedded} texts were embedded where {expected} were missing")
-    return problems
-
-
-def _path_of(part: str) -> str:
-    return f"{part}/manifest.json" if part.startswith("passages/") else f"parts/{part}.parquet"

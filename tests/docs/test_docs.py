@@ -13,7 +13,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.crash.matrices import FAULT
+from tests.crash.all_faults import KILL
 from tests.crash.operations import OPERATIONS
 
 ROOT = Path(__file__).parents[2]
@@ -41,7 +41,7 @@ def test_the_results_of_the_fault_tests_are_current_and_broke_no_promise() -> No
 
 def test_every_operation_that_is_killed_has_its_row_in_the_results() -> None:
     results = json.loads((ROOT / "docs/reliability.json").read_text(encoding="utf-8"))
-    assert {row["operation"] for row in results[FAULT]["rows"]} == {one.title for one in OPERATIONS.values()}
+    assert {row["operation"] for row in results[KILL.title]["rows"]} == {one.title for one in OPERATIONS.values()}
 
 
 def readme_commands() -> list[str]:

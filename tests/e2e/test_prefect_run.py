@@ -157,7 +157,12 @@ def test_an_error_that_does_not_pass_ends_the_run_after_the_last_try(server: Ser
     assert (tmp_path / "tried").read_text() == "...", "nobody else tries besides the task"
 
 
-def test_an_interrupted_flow_says_so_in_one_line_and_goes_on_next_time(server: Server, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("signalled", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
+)
+def test_a_flow_that_is_stopped_by_a_signal_says_so_in_one_line_and_goes_on_next_time(
+    server: Server, tmp_path: Path, signalled: signal.Signals, code: int, word: str
+) -> None:
     docs = tmp_path / "docs"
     docs.mkdir()
     for number in range(80):
@@ -176,10 +181,10 @@ def test_an_interrupted_flow_says_so_in_one_line_and_goes_on_next_time(server: S
     deadline = time.monotonic() + 120
     while not (home.lake / "parts" / "load").exists() and time.monotonic() < deadline:
         time.sleep(0.02)
-    running.send_signal(signal.SIGINT)
+    running.send_signal(signalled)
     out, err = running.communicate(timeout=120)
-    assert running.returncode == 130, err[-1_000:]
-    assert err == "glossator: interrupted; what is done so far is kept -> run the same command again to go on\n"
+    assert running.returncode == code, err[-1_000:]
+    assert err == f"glossator: {word}; what is done so far is kept -> run the same command again to go on\n"
     assert out == "" and not (home.lake / "flips").exists()
     assert home.index(*command[1:])["documents"]["added"] == 80
 

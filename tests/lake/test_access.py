@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -41,7 +40,7 @@ def test_without_files_nothing_is_restricted_and_nothing_purged(lake: Lake) -> N
 def test_groups_come_back_sorted_and_are_plain_json(lake: Lake) -> None:
     change_groups(lake, lambda table: table | {"b": ("y", "x", "x"), "a": ()})
     assert dict(read_access(lake).groups) == {"a": (), "b": ("x", "y")}
-    assert json.loads(lake.storage.read(GROUPS)) == {"a": [], "b": ["x", "y"]}
+    assert lake.read_json(GROUPS) == {"a": [], "b": ["x", "y"]}
 
 
 def test_no_change_writes_nothing(lake: Lake) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+import errno
 import io
 import os
 import random
+from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import polars as pl
 import pyarrow as pa
@@ -244,3 +247,31 @@ def test_json_and_tables_come_back(lake: Lake) -> None:
     assert table is not None
     assert table.equals(frame)
     assert lake.read_frame("state/other.arrow") is None
+
+
+def fails_to_read(number: int) -> Callable[..., NoReturn]:
+    def call(*arguments: object, **keywords: object) -> NoReturn:
+        raise OSError(number, os.strerror(number), "a file")
+
+    return call
+
+
+def test_a_part_that_the_disk_fails_to_read_is_not_called_damaged(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.write_part(REF, contexts())
+    monkeypatch.setattr(pa, "memory_map", fails_to_read(errno.EIO))
+    with pytest.raises(TransientError, match=r"contextualize/k.parquet: Input/output error -> run the same command"):
+        lake.find_part("contextualize", "k")
+    monkeypatch.setattr(pa, "memory_map", fails_to_read(errno.EISDIR))
+    with pytest.raises(Corrupt, match="is damaged"):
+        lake.find_part("contextualize", "k")
+
+
+def test_a_folder_that_the_disk_fails_to_read_is_not_called_damaged(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.write_folder("catalog/c", {"one": b"1"})
+    path = lake.open_folder("catalog/c", verify=True) / "one"
+    read = Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda self: fails_to_read(errno.EIO)() if self == path else read(self))
+    with pytest.raises(TransientError, match="one: Input/output error"):
+        lake.open_folder("catalog/c", verify=True)

@@ -15,7 +15,8 @@ from query.snapshot_reader import SnapshotReader
 from schemas.errors import Overtaken, PlanRefused
 from schemas.identity import acl_id, document_id
 from schemas.plan import ChangeCounts
-from tasks.lake.access import read_access
+from tasks.lake.access import put_back_access, read_access
+from tasks.lake.lake import Corrupt
 from tasks.plan.planner import PlanOptions, make_plan
 from tasks.plan.registry import list_sources
 from tasks.publish.catalog import read_catalog
@@ -337,10 +338,15 @@ def test_a_document_that_lost_its_groups_is_nobodys_while_others_have_some(docs:
     assert today(docs) == {}, "no document has groups any more"
 
 
-def test_a_lost_table_of_today_is_written_again(docs: Path) -> None:
+def test_a_lost_table_of_today_denies_until_it_is_put_back_from_its_copy(docs: Path) -> None:
     run(docs, HR)
     before = today(docs)
-    lake_beside(docs).storage.delete("access/groups.json")
+    lake = lake_beside(docs)
+    lake.storage.delete("access/groups.json")
+    for look in (lambda: plan_of(docs, HR), lambda: today(docs)):
+        with pytest.raises(Corrupt, match=r"groups\.json is missing.*doctor --repair"):
+            look()
+    assert put_back_access(lake) == ["access/groups.json"]
     assert plan_of(docs, HR).nothing_to_do
     assert today(docs) == before
 

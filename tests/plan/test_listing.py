@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from schemas.config import LoadConfig
-from schemas.errors import PermanentError
+from schemas.errors import PermanentError, TransientError
 from schemas.identity import content_digest, document_id
 from schemas.work import SourceSpec
 from tasks.lake.lake import Lake
@@ -135,6 +135,24 @@ def test_an_unreadable_file_is_a_failure_of_that_file(night: Night, monkeypatch:
     assert failure.message == "no permission to read it -> chmod u+r b.md"
     assert (failure.transient, failure.content_digest) == (False, "")
     assert night.listed(DAY_NS).hashed == 1  # tried again, alone
+
+
+@pytest.mark.parametrize(("errors", "failures"), [(1, 0), (2, 0), (3, 1)])
+def test_a_read_that_fails_at_the_moment_is_tried_three_times(
+    night: Night, monkeypatch: pytest.MonkeyPatch, errors: int, failures: int
+) -> None:
+    read, left = night.source.read, [errors]
+
+    def shaky(uri: str) -> bytes:
+        if uri == "b.md" and left[0]:
+            left[0] -= 1
+            raise TransientError("cannot be read now: Input/output error", document=uri)
+        return read(uri)
+
+    monkeypatch.setattr(night.source, "read", shaky)
+    found = night.listed(DAY_NS)
+    assert [failure.uri for failure in found.failures] == ["b.md"] * failures
+    assert ("b.md" in digests(found)) == (not failures) and left == [0]
 
 
 def changed_behind_its_hint(night: Night, name: str, text: str) -> None:

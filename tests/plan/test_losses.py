@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from flows.runner import PlainRunner
 from schemas.errors import GlossatorError, PublishRefused
 from tasks.plan.planner import PlanOptions
 from tasks.plan.quarantine import read_quarantine
-from tests.fixtures import contents, lake_beside, make_corpus, plan_of, run
+from tasks.plan.source import SourceGone
+from tests.fixtures import closing_door, contents, lake_beside, make_corpus, plan_of, run
 
 GOOD = {"good.md": "# Good\n\nA good page.\n", "other.md": "# Other\n\nAnother page.\n"}
 BINARY = b"# Page\n\n" + bytes(range(1, 9)) * 20
@@ -32,14 +34,7 @@ def docs(tmp_path: Path) -> Path:
 
 
 def closed(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    read = Path.read_bytes
-
-    def guarded(path: Path) -> bytes:
-        if path.name == name:
-            raise PermissionError(13, "Permission denied")
-        return read(path)
-
-    monkeypatch.setattr(Path, "read_bytes", guarded)
+    monkeypatch.setattr("tasks.plan.source.os.open", closing_door(name))
 
 
 @pytest.mark.parametrize("assignment", ["chunk.child_tokens=60", "bm25.stem=false"])
@@ -66,9 +61,13 @@ def test_a_migration_that_would_lose_another_source_is_refused(docs: Path, tmp_p
     run(other, lake=lake)
     before = contents(lake)
     other.rename(tmp_path / "unmounted")
+    with pytest.raises(SourceGone, match=r"source 'other' vanished.*is it mounted"):
+        run(docs, "load.max_pages=7", options=MIGRATE)
+    make_corpus(other, {"unrelated": ""})
     with pytest.raises(PublishRefused, match=r"3 published document\(s\)"):
         run(docs, "load.max_pages=7", options=MIGRATE)
     assert contents(lake) == before
+    shutil.rmtree(other)
     (tmp_path / "unmounted").rename(other)
     report = run(docs, "load.max_pages=7", options=MIGRATE)
     assert (report.failed, contents(lake).uris) == ((), before.uris)

@@ -14,7 +14,7 @@ from schemas.documents import ChunkedDocument
 from schemas.snapshot import Failure
 from tasks.plan.planner import PlanOptions
 from tasks.plan.quarantine import read_quarantine, record_failures, release, still_failing
-from tests.fixtures import contents, lake_beside, make_corpus, plan_of, run
+from tests.fixtures import closing_door, contents, lake_beside, make_corpus, plan_of, run
 
 GOOD = "# Good\n\nA good page.\n"
 BINARY = b"# Page\n\n" + bytes(range(1, 9)) * 20
@@ -105,16 +105,9 @@ def test_a_copy_of_a_bad_file_fails_by_itself(docs: Path) -> None:
 def test_an_unreadable_file_is_tried_at_every_run(docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(docs)
     before = contents(lake_beside(docs))
-    read = Path.read_bytes
-
-    def guarded(path: Path) -> bytes:
-        if path.name == "bad.md":
-            raise PermissionError(13, "Permission denied")
-        return read(path)
-
     os.utime(docs / "bad.md", ns=(10**18, 10**18))
     with monkeypatch.context() as closed:
-        closed.setattr(Path, "read_bytes", guarded)
+        closed.setattr("tasks.plan.source.os.open", closing_door("bad.md"))
         report = run(docs)
         assert [(failure.uri, failure.kind) for failure in report.failed] == [("bad.md", "PermanentError")]
         assert contents(lake_beside(docs)) == before
@@ -233,15 +226,8 @@ def test_a_released_document_is_tried_again_and_stays_listed_until_then(
 
 
 def test_what_cannot_be_read_counts_as_tried_by_each_run(docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = Path.read_bytes
-
-    def guarded(path: Path) -> bytes:
-        if path.name == "bad.md":
-            raise PermissionError(13, "Permission denied")
-        return read(path)
-
     with monkeypatch.context() as closed:
-        closed.setattr(Path, "read_bytes", guarded)
+        closed.setattr("tasks.plan.source.os.open", closing_door("bad.md"))
         for attempts in (1, 2, 3):
             run(docs)
             (item,) = read_quarantine(lake_beside(docs)).values()

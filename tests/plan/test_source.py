@@ -15,7 +15,7 @@ import pytest
 from schemas.config import LoadConfig
 from schemas.errors import PermanentError, PlanRefused, TransientError, UsageError
 from schemas.work import SourceSpec
-from tasks.plan.source import FolderSource, Listing, open_source
+from tasks.plan.source import FolderSource, Listing, SourceGone, open_source
 
 
 def source(root: Path, **config: object) -> FolderSource:
@@ -192,10 +192,10 @@ def test_a_file_that_cannot_be_read_says_whether_later_helps(
 ) -> None:
     (docs / "a.md").write_text("x")
 
-    def fail(_: Path) -> bytes:
+    def fail(*_: object) -> int:
         raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(Path, "read_bytes", fail)
+    monkeypatch.setattr("tasks.plan.source.os.open", fail)
     with pytest.raises(kind) as caught:
         source(docs).read("a.md")
     assert str(caught.value).startswith("a.md: ")
@@ -206,6 +206,29 @@ def test_a_file_above_the_limit_is_not_read(docs: Path) -> None:
     assert source(docs, max_bytes=5).read("a.md") == b"12345"
     with pytest.raises(PermanentError, match=r"larger than 4 bytes.*load\.max_bytes"):
         source(docs, max_bytes=4).read("a.md")
+
+
+@pytest.mark.parametrize("leaving", [True, False])
+def test_a_root_of_which_nothing_is_left_is_no_loss_of_single_files(docs: Path, leaving: bool) -> None:
+    (docs / "a.md").write_text("x")
+    reader = source(docs)
+    reader.listing()
+    docs.rename(docs.with_name("unmounted"))
+    if leaving:
+        docs.mkdir()
+    with pytest.raises(SourceGone, match=r"source 'docs' vanished.*is it mounted"):
+        reader.read("a.md")
+
+
+def test_a_link_that_leaves_the_source_is_not_read_whenever_it_came(docs: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret.md").write_text("not ours")
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "a.md").write_text("not ours either")
+    (docs / "a.md").symlink_to("../secret.md")
+    (docs / "sub").symlink_to(tmp_path / "outside")
+    for uri in ("a.md", "sub/a.md"):
+        with pytest.raises(PermanentError, match="a link that leaves the source"):
+            source(docs).read(uri)
 
 
 def test_other_places_are_refused_by_name() -> None:

@@ -61,4 +61,4 @@ def test_the_doctor_complains_of_vectors_that_are_others_than_the_passages_say(t
         store.insert([{**row, "vector": vector.tolist()} for row, vector in zip(rows, random, strict=True)])
         store.flush()
         assert sorted(store.ids()) == sorted(ids)
-    assert list(ailments(docs)) == ["recall"]
+    assert list(ailments(docs)) == ["milvus"]
