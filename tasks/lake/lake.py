@@ -39,7 +39,7 @@ from schemas.errors import GlossatorError, Overtaken
 from schemas.snapshot import Flip, PartRef, Record, Snapshot, Stage
 from tasks.lake import flip_copy
 from tasks.lake.seal import check_seal, file_digest, open_record, seal, seal_record
-from tasks.lake.storage import AlreadyExists, Blob, LocalStorage, NotFound, Storage
+from tasks.lake.storage import AlreadyExists, Blob, LocalStorage, NotFound, Storage, reading
 
 REF_KEY = b"glossator"
 MANIFEST = "manifest.json"

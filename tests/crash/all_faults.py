@@ -140,8 +140,8 @@ FAULTS = {
                 "The process is stopped before a change, its lease expires, and another command of the same lake runs "
                 "to its end: an index of another edit, in one trial of four a `maintain` with the clock moved on forty "
                 "days. Then the first goes on. What the other published must be there, the doctor find nothing, and a "
-                "last index end with the contents of a clean build. Milvus Lite is a process of its own; of one that "
-                "is paused while it holds the lock of that, the other says so in one line, and ends."
+                "last index end with the contents of a clean build. Milvus Lite is a process of its own; while one is "
+                "paused that holds the lock of that, the other says so in one line, and ends."
             ),
             operations=("edit", "chunks", "maintain", "purge"),
             strike=lambda room: pause,
