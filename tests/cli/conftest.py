@@ -18,6 +18,9 @@ from unittest.mock import patch
 
 import pytest
 
+from tasks.lake.lake import Lake
+from tasks.plan.registry import list_sources, record_source
+
 ROOT = Path(__file__).parents[2]
 CORPUS = ROOT / "data" / "corpus"
 INHERITED = ("PATH", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
@@ -156,8 +159,9 @@ def home(indexed: Home, tmp_path: Path) -> Home:
     """A copy of the published home, to be changed."""
     copy = Home(tmp_path / "home")
     shutil.copytree(indexed.path, copy.path)
-    record = copy.lake / "sources" / "docs.json"
-    record.write_text(record.read_text().replace(str(indexed.docs), str(copy.docs)))
+    lake = Lake(copy.lake.parent, "default")
+    for spec in list_sources(lake):
+        record_source(lake, spec.model_copy(update={"root": str(copy.docs)}))
     return copy
 
 

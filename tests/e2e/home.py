@@ -70,6 +70,7 @@ class Home:
     def forget(self) -> None:
         """Take the pointer away: nothing is published, everything that was computed is there."""
         shutil.rmtree(self.lake / "flips")
+        shutil.rmtree(self.lake / "copies")
 
     def chunks(self) -> list[str]:
         reader = SnapshotReader(Lake(self.lake.parent, "default"), self.snapshot_name())
