@@ -40,12 +40,11 @@ def index_recall(lake: Lake, snapshot: Snapshot, search: Search) -> float:
     wanted = min(NEIGHBOURS, len(vectors))
     found = 0
     for question, limit in zip(questions, least, strict=True):
-        hits = [hit for hit in search(question) if hit[0] in vectors][:wanted]
-        # An index of which a byte has changed may say of a chunk that it is nearer than it is.
-        found += sum(
-            similarity >= limit - _TIE and abs(float(question @ vectors[chunk_id]) - similarity) < _WRONG
-            for chunk_id, similarity in hits
-        )
+        hits = [hit for hit in search(question) if hit[0] in vectors]
+        true = (float(question @ vectors[chunk_id]) for chunk_id, _ in hits)
+        if any(abs(one - similarity) > _WRONG for one, (_, similarity) in zip(true, hits, strict=True)):
+            continue  # A byte of the index has changed: nothing that it says of this question counts.
+        found += sum(similarity >= limit - _TIE for _, similarity in hits[:wanted])
     return found / (wanted * len(questions))
 
 
