@@ -64,7 +64,9 @@ class LoadConfig(Section):
         120, gt=0, description="A PDF or HTML file that takes more processor time to parse is quarantined."
     )
     max_memory_mb: int = operational(
-        2_048, ge=256, description="A PDF or HTML file that takes more memory to parse is quarantined."
+        2_048,
+        ge=256,
+        description="A PDF or HTML file that takes more memory to parse is quarantined; each core parses one.",
     )
     ignore: tuple[str, ...] = operational(
         (".*", "__pycache__", "node_modules", "*.tmp", "*~"),

@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from schemas.errors import GlossatorError, PermanentError
 from schemas.snapshot import Failure, PartRef, Stage
 from schemas.work import ShardJob, Workspace
 from tasks.lake.lake import Lake
@@ -103,6 +104,7 @@ def failure_of(stage: Stage, document: Mapping[str, Any], error: Exception, mess
         stage=stage,
         kind=type(error).__name__,
         message=message,
+        transient=isinstance(error, GlossatorError) and not isinstance(error, PermanentError),
         traceback="".join(traceback.format_exception(error)),
         content_digest=digest,
     )

@@ -3,7 +3,8 @@
 PDF and HTML are read by large libraries in C. What goes wrong in one of them is no exception that could be caught, so
 their documents go to worker processes (``worker.py``), each under limits that the kernel enforces. A worker that ends
 while it parses is replaced; a document that ends one that had parsed others before is given a fresh one, so that none
-is blamed for what its forerunners left.
+is blamed for what its forerunners left. None is blamed for the machine either: a worker that cannot start fails the
+run, and a document whose worker was killed from outside is tried again by the next one.
 
 A worker starts in 0.3 s when the first such document comes, is used again and again, and answers a small document in
 under a millisecond beyond the parsing.
@@ -12,6 +13,7 @@ under a millisecond beyond the parsing.
 from __future__ import annotations
 
 import atexit
+import json
 import os
 import signal
 import subprocess
@@ -22,78 +24,93 @@ from multiprocessing import Pipe
 
 from schemas.config import LoadConfig
 from schemas.documents import LoadedDocument
-from schemas.errors import PermanentError
+from schemas.errors import GlossatorError, PermanentError, TransientError
 from tasks.load.loader import document_type, load_document
+from tasks.load.worker import LOADED, OUT_OF_MEMORY, PATIENCE, READY
 
 ISOLATED = frozenset({"pdf", "html"})
 FUNCTION = "tasks.load.loader:load_document"
 DOCUMENTS = 500
 """So many are parsed by one worker: what its libraries leak goes with it."""
-PATIENCE = 4
-"""Seconds of the clock for each second of processor time that a document may take: others need the processor too."""
+START_SECONDS = 60.0
+GRACE_SECONDS = 10.0
+"""So much later than a worker's own limit it is ended from here: it may be stopped, or its limits not be kept."""
+ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "SYSTEMROOT")
+"""All that a parser is told of it: no key, no token."""
 
-CORES = os.cpu_count() or 1
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 _turns = threading.BoundedSemaphore(CORES)
 
 
 class WorkerEnded(Exception):
-    """A worker ended while it parsed.
+    """A worker ended while it parsed; ``told`` is what the document's failure says."""
 
-    Attributes:
-        why: in words that continue "the parser".
-        advice: what may help.
-    """
-
-    def __init__(self, why: str, advice: str) -> None:
-        super().__init__(why)
-        self.why = why
-        self.advice = advice
+    def __init__(self, told: GlossatorError) -> None:
+        super().__init__(told.what)
+        self.told = told
 
 
 class _Worker:
-    """One process, for one document at a time."""
+    """One process, for one document at a time.
+
+    Raises:
+        TransientError: it cannot start.
+    """
 
     def __init__(self, function: str, config: LoadConfig) -> None:
         self.kind = (function, config.max_seconds, config.max_memory_mb)
         self.parsed = 0
         self._config = config
-        self._connection, theirs = Pipe()
+        self._late = False
         limits = (str(config.max_seconds), str(config.max_memory_mb))
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tasks.load.worker", str(theirs.fileno()), function, *limits],
-                pass_fds=(theirs.fileno(),),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env=environment,
-            )
+        environment = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
+        environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+        try:
+            self._connection, theirs = Pipe()
+            with theirs:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "tasks.load.worker", str(theirs.fileno()), function, *limits],
+                    pass_fds=(theirs.fileno(),),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    env=environment,
+                )
+        except OSError as error:
+            raise self._no_start(error.strerror or str(error)) from error
+        try:
+            ready = self._connection.poll(START_SECONDS) and self._connection.recv_bytes() == READY
+        except (EOFError, OSError):
+            ready = False
+        if not ready:
+            self.close()
+            raise self._no_start(f"exit code {self._process.returncode}")
 
     def load(self, data: bytes, uri: str) -> LoadedDocument:
         """Parse a document.
 
         Raises:
             WorkerEnded: the worker is of no more use.
-            Exception: what the parser threw, the worker's traceback with it.
+            PermanentError: what the parser said of the document, the worker's traceback with it.
         """
-        limit = self._config.max_seconds
+        watch = threading.Timer(PATIENCE * self._config.max_seconds + GRACE_SECONDS, self._end_late)
+        watch.start()
         try:
             self._connection.send((data, uri, self._config))
-            if not self._connection.poll(PATIENCE * limit):
-                raise self._too_long()
-            how, what = self._connection.recv()
+            answer = self._connection.recv_bytes()
         except (EOFError, OSError) as error:  # It has closed its end: it is ending.
-            raise self._ended() from error
+            raise WorkerEnded(self._told(uri)) from error
+        finally:
+            watch.cancel()
         self.parsed += 1
-        if how == "memory":
-            raise self._too_large()
-        if how == "refused":
-            refusal, told = what
-            refusal.add_note(told)
+        if answer.startswith(b'{"refused"'):
+            said = json.loads(answer)
+            refusal = PermanentError(
+                said["refused"]["what"], document=said["refused"]["document"] or uri, hint=said["refused"]["hint"]
+            )
+            refusal.add_note(said["traceback"])
             raise refusal
-        loaded: LoadedDocument = what
-        return loaded
+        return LOADED.validate_json(answer)
 
     def close(self) -> None:
         """End the process: at once, whatever it does."""
@@ -106,26 +123,36 @@ class _Worker:
         self._connection.close()
         self._process.returncode = 0
 
-    def _ended(self) -> WorkerEnded:
-        code = self._process.wait()
-        if code == -signal.SIGXCPU:
-            return self._too_long()
-        ended = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        return WorkerEnded(f"crashed ({ended})", "repair or convert the file")
+    def _end_late(self) -> None:
+        self._late = True
+        self._process.kill()
 
-    def _too_long(self) -> WorkerEnded:
-        limit = self._config.max_seconds
-        return WorkerEnded(
-            f"took longer than load.max_seconds = {limit}",
-            "repair or divide the file; or raise load.max_seconds and run `glossator quarantine retry`",
+    def _told(self, uri: str) -> GlossatorError:
+        """Return why the worker ended, in the words of its document's failure."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(GRACE_SECONDS)
+        code, limits = self._process.poll(), self._config
+        if self._late or code in {-signal.SIGXCPU, -signal.SIGALRM}:
+            return _too_much(f"took longer than load.max_seconds = {limits.max_seconds}", "load.max_seconds", uri)
+        if code == OUT_OF_MEMORY:
+            what = f"needed more memory than load.max_memory_mb = {limits.max_memory_mb}"
+            return _too_much(what, "load.max_memory_mb", uri)
+        if code == -signal.SIGKILL:
+            hint = "the next run tries again; if the machine was short of memory, lower run.workers"
+            return GlossatorError("the parser was killed from outside (SIGKILL)", document=uri, hint=hint)
+        ended = "closed its pipe" if code is None else signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        return PermanentError(f"the parser crashed ({ended})", document=uri, hint="repair or convert the file")
+
+    def _no_start(self, why: str) -> TransientError:
+        return TransientError(
+            f"a process that parses documents cannot start ({why})",
+            hint="check memory and open files (`ulimit -a`), then run the same command again",
         )
 
-    def _too_large(self) -> WorkerEnded:
-        limit = self._config.max_memory_mb
-        return WorkerEnded(
-            f"needed more memory than load.max_memory_mb = {limit}",
-            "repair or divide the file; or raise load.max_memory_mb and run `glossator quarantine retry`",
-        )
+
+def _too_much(what: str, setting: str, uri: str) -> PermanentError:
+    hint = f"repair or divide the file; or raise {setting} and run `glossator quarantine retry`"
+    return PermanentError(f"the parser {what}", document=uri, hint=hint)
 
 
 _idle: list[_Worker] = []
@@ -142,6 +169,8 @@ def load(data: bytes, uri: str, config: LoadConfig) -> LoadedDocument:
 
     Raises:
         PermanentError: the parser crashed, or took more time or memory than the configuration allows.
+        GlossatorError: it was killed by somebody else.
+        TransientError: no worker can start.
     """
     if not is_isolated(uri) or len(data) > config.max_bytes:
         return load_document(data, uri, config)
@@ -151,20 +180,22 @@ def load(data: bytes, uri: str, config: LoadConfig) -> LoadedDocument:
         try:
             return _parse(worker, data, uri)
         except WorkerEnded as error:
-            if not fresh:
-                with suppress(WorkerEnded):
-                    return _parse(_Worker(FUNCTION, config), data, uri)
-            raise PermanentError(f"the parser {error.why}", document=uri, hint=error.advice) from error
+            if fresh:
+                raise error.told from error
+        try:
+            return _parse(_Worker(FUNCTION, config), data, uri)
+        except WorkerEnded as error:
+            raise error.told from error
 
 
 def _parse(worker: _Worker, data: bytes, uri: str) -> LoadedDocument:
     try:
         loaded = worker.load(data, uri)
-    except WorkerEnded:
-        worker.close()
-        raise
-    except Exception:  # What the parser threw; the worker is well.
+    except PermanentError:  # Said by the parser; the worker is well.
         _give_back(worker)
+        raise
+    except BaseException:
+        worker.close()
         raise
     _give_back(worker)
     return loaded

@@ -1,11 +1,17 @@
 """A process that parses documents for another one, under limits of its own: the far end of ``isolation.py``.
 
-``python -m tasks.load.worker FD FUNCTION SECONDS MEGABYTES`` answers each request on the connection FD until that ends.
-The kernel ends it when one document takes more processor time than it may, and refuses it memory beyond its share.
+``python -m tasks.load.worker FD FUNCTION SECONDS MEGABYTES`` says that it is ready, and then answers each request on
+the connection FD until that ends. Requests are pickled, since they come from the process that started it; answers are
+JSON, since hostile bytes have been parsed where they come from.
+
+The kernel ends it when a document takes more processor time than it may, or ``PATIENCE`` times that of the clock, and
+refuses it memory beyond its share. So it outlives the process that asks by the time of one document at most, and by a
+second where the parser lets other threads run.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import pkgutil
 import signal
@@ -19,45 +25,65 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
+from schemas.documents import LoadedDocument
 from schemas.errors import GlossatorError, PermanentError
+
+try:
+    import resource
+except ImportError:  # Windows: the process that asks still limits the time of the clock.
+    resource = None  # type: ignore[assignment]
 
 ALMOST_ALL = 0.8
 LOOK_EVERY = 1.0
 """Seconds between two looks at whether the process that asks is still there."""
+PATIENCE = 4
+"""Seconds of the clock for each second of processor time that a document may take: others need the processor too."""
+OUT_OF_MEMORY = 77
+"""Exit code where there was no memory left to tell of it."""
+READY = b"ready"
+LOADED = TypeAdapter(LoadedDocument)
 
 
 def main(descriptor: int, function: str, seconds: int, megabytes: int) -> None:
-    """Answer requests.
-
-    Arguments of the function come in; ("loaded", its result), ("refused", (its error, the traceback)) or
-    ("memory", None) go out.
-    """
+    """Answer requests: arguments of the function come in; LOADED's JSON or an object with ``refused`` goes out."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is meant for the process that asks; its end ends this one.
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     load: Callable[..., Any] = pkgutil.resolve_name(function)
-    _limit_memory(megabytes)
     connection = Connection(descriptor)
+    _limit_memory(megabytes)
+    connection.send_bytes(READY)
     while True:
         try:
             arguments = connection.recv()
+            _limit_time(seconds)
+            connection.send_bytes(_answer(load, arguments, megabytes))
+            signal.setitimer(signal.ITIMER_REAL, 0)
         except EOFError:
             return
-        _limit_time(seconds)
-        connection.send(_answer(load, arguments, megabytes))
+        except MemoryError:
+            os._exit(OUT_OF_MEMORY)
 
 
-def _answer(load: Callable[..., Any], arguments: tuple[Any, ...], megabytes: int) -> tuple[str, Any]:
+def _answer(load: Callable[..., Any], arguments: tuple[Any, ...], megabytes: int) -> bytes:
     try:
-        return "loaded", load(*arguments)
+        return LOADED.dump_json(load(*arguments))
     except MemoryError:
-        return "memory", None
+        raise
     except GlossatorError as error:
-        return "refused", (error, traceback.format_exc())
+        return _refused(error)
     except Exception as error:  # Whatever a parser throws: it may be of a class that no other process knows.
         if _most_memory() > ALMOST_ALL * megabytes:  # Libraries tell of it in words of their own.
-            return "memory", None
+            raise MemoryError from error
         what = f"the parser failed ({type(error).__name__}: {error})"
-        return "refused", (PermanentError(what, hint="repair or convert the file"), traceback.format_exc())
+        return _refused(PermanentError(what, hint="repair or convert the file"))
+
+
+def _refused(error: GlossatorError) -> bytes:
+    """Return an answer, with the traceback of the exception that is being handled."""
+    told = {"what": error.what, "document": error.document, "hint": error.hint}
+    return json.dumps({"refused": told, "traceback": traceback.format_exc()}).encode()
 
 
 def _most_memory() -> float:
@@ -73,25 +99,24 @@ def _most_memory() -> float:
 
 
 def _limit_memory(megabytes: int) -> None:
-    try:
-        import resource
-    except ImportError:  # Windows: the processor time is not limited either, the wall time still is.
-        return
-    resource.setrlimit(resource.RLIMIT_DATA, (megabytes * 2**20, resource.RLIM_INFINITY))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if resource is not None:
+        _lower(resource.RLIMIT_DATA, megabytes * 2**20)
+        _lower(resource.RLIMIT_CORE, 0)
 
 
 def _limit_time(seconds: int) -> None:
-    try:
-        import resource
-    except ImportError:
-        return
-    used = time.process_time()
-    resource.setrlimit(resource.RLIMIT_CPU, (int(used) + seconds + 1, resource.RLIM_INFINITY))
+    signal.setitimer(signal.ITIMER_REAL, PATIENCE * seconds)
+    if resource is not None:
+        _lower(resource.RLIMIT_CPU, int(time.process_time()) + seconds + 1)
+
+
+def _lower(which: int, wanted: int) -> None:
+    """Set a limit that may be raised again, below the one that somebody else has set."""
+    _, hard = resource.getrlimit(which)
+    resource.setrlimit(which, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard))
 
 
 def _end_with(parent: int) -> None:
-    """End when the process that asks has died, however deep in a document this one is."""
     while os.getppid() == parent:
         time.sleep(LOOK_EVERY)
     os._exit(1)
