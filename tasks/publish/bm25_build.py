@@ -2,7 +2,8 @@
 
 bm25s (Lù, 2024) scores eagerly, in Lucene's variant (Kamphuis et al., ECIR 2020): one document after the other in
 Python, and then it sorts all (term, document) pairs at once, which took 2 GB for 200,000 chunks of 75 terms. Here its
-formulas score a block of documents at once, straight into the arrays of the files. A test compares both, byte by byte.
+formulas score a block of documents at once, straight into the arrays of the files. A test compares both, byte by byte:
+the formulas are functions that bm25s keeps to itself.
 """
 
 from __future__ import annotations
@@ -149,8 +150,8 @@ def _score(corpus: Terms, config: Bm25Config, folder: Path | None) -> tuple[_Npy
     idf_of, tf_of = _select_idf_scorer("lucene"), _select_tfc_scorer("lucene")
     idf = np.array([idf_of(df, N=corpus.documents) for df in holding.tolist()], np.float32)
     mean = corpus.lengths.mean()
+    # Where the next entry of each term goes: blocks come in the order of their documents.
     free = indptr.values[:-1].copy()
-    """Where the next entry of each term goes: blocks come in the order of their documents."""
     for first, last in corpus.blocks():
         term, document, frequency = corpus.counts(first, last)
         lengths = corpus.lengths[document]
