@@ -21,6 +21,7 @@ lost.
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -182,7 +183,8 @@ def change_groups(
             raise Overtaken(f"somebody else has changed who may see what in {lake.collection!r}")
         before = _read_groups(lake)
         after = {doc_id: tuple(sorted(set(groups))) for doc_id, groups in sorted(change(dict(before)).items())}
-        if after != before or not lake.storage.exists(_copy_of(GROUPS)):
+        # A copy that says more than the file was left by a process that was killed between the two.
+        if after != before or not _copy_says(lake, GROUPS, after):
             _write(lake, GROUPS, after)
         return _stamp(lake, GROUPS)
 
@@ -235,6 +237,13 @@ def _write(lake: Lake, key: str, value: Any) -> None:
     """Write a file and its copy. The copy first: what it knows more than the file is on its way to be written again."""
     lake.write_json(_copy_of(key), value)
     lake.write_json(key, value)
+
+
+def _copy_says(lake: Lake, key: str, value: Any) -> bool:
+    try:
+        return bool(lake.read_json(_copy_of(key)) == json.loads(json.dumps(value)))
+    except (NotFound, Corrupt):
+        return False
 
 
 def put_back_access(lake: Lake) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from schemas.errors import GlossatorError, PublishRefused, TransientError
 from schemas.snapshot import VectorStoreRef
 from tasks.lake.lake import MILVUS_FOLDER, Lake
 from tasks.publish import milvus_folder, milvus_server
-from tasks.publish.milvus_client import SLOW, connect, told
+from tasks.publish.milvus_client import SLOW, FolderUnreadable, connect, told
 
 SCHEMA_VERSION = 1
 IDENTITY_LENGTH = 16
@@ -44,7 +45,8 @@ def open_milvus(config: MilvusConfig, lake: Lake, ref: VectorStoreRef, *, create
     """Open the Milvus collection of a snapshot: on a server, or embedded in the lake.
 
     Args:
-        create: make the folder of Milvus Lite where there is none; readers write nothing.
+        create: make the folder of Milvus Lite where there is none, and have index files that were cut off made anew;
+            readers write nothing.
 
     Raises:
         VectorsGone: there is no such folder. TransientError: as for MilvusStore.
@@ -54,7 +56,7 @@ def open_milvus(config: MilvusConfig, lake: Lake, ref: VectorStoreRef, *, create
             f"the vectors in {local_milvus(lake)} are gone",
             hint="run `glossator doctor --repair`: they are written again",
         )
-    return MilvusStore(config, local_milvus(lake), ref, lake.identity)
+    return MilvusStore(config, local_milvus(lake), ref, lake.identity, mend=create)
 
 
 def local_milvus(lake: Lake) -> Path:
@@ -90,12 +92,15 @@ def search_width(limit: int) -> int:
 class MilvusStore:
     """One Milvus collection."""
 
-    def __init__(self, config: MilvusConfig, local: Path, ref: VectorStoreRef, owner: Callable[[], str]) -> None:
+    def __init__(
+        self, config: MilvusConfig, local: Path, ref: VectorStoreRef, owner: Callable[[], str], *, mend: bool = False
+    ) -> None:
         """Connect.
 
         Args:
             local: folder of Milvus Lite, used when the config names no server.
             owner: gives the identity of the lake. On a server another lake may use the same collection name.
+            mend: have Milvus Lite build index files anew that keep a collection from being loaded.
 
         Raises:
             TransientError: the server is unreachable, or another process holds the folder.
@@ -104,7 +109,9 @@ class MilvusStore:
         self._config = config
         self._folder = local
         self._owner = owner
+        self._mend = mend
         self._local = not config.uri
+        self._told = partial(told, kind=FolderUnreadable if self._local else TransientError)
         self._served = self._local and config.shared
         self._limit = config.timeout_seconds
         self._slow_limit = config.timeout_seconds * SLOW
@@ -127,7 +134,7 @@ class MilvusStore:
 
     def exists(self) -> bool:
         """Tell whether the collection is there."""
-        with told("find a collection"):
+        with self._told("find a collection"):
             return bool(self._client.has_collection(self.ref.collection, timeout=self._limit))
 
     def is_ours(self) -> bool:
@@ -135,7 +142,7 @@ class MilvusStore:
         return self._local or self._made_by() == self._owner()
 
     def _made_by(self) -> str:
-        with told("describe a collection"):
+        with self._told("describe a collection"):
             found = self._client.describe_collection(self.ref.collection, timeout=self._limit)
         properties = found.get("properties", {})
         return str(properties.get(OWNER, ""))
@@ -171,7 +178,7 @@ class MilvusStore:
         index = MilvusClient.prepare_index_params()
         parameters = {"M": 16, "efConstruction": 200} if self._config.index == "HNSW" else {}
         index.add_index(field_name="vector", index_type=self._config.index, metric_type="COSINE", params=parameters)
-        with told("create a collection"):
+        with self._told("create a collection"):
             self._client.create_collection(
                 self.ref.collection,
                 schema=schema,
@@ -183,7 +190,7 @@ class MilvusStore:
 
     def drop(self) -> None:
         """Drop the collection, and what is left of it where a drop was cut off."""
-        with told("drop a collection"):
+        with self._told("drop a collection"):
             self._client.drop_collection(self.ref.collection, timeout=self._limit)
         self._clear_remains()
 
@@ -201,7 +208,7 @@ class MilvusStore:
 
     def siblings(self) -> list[str]:
         """Return the names of all Milvus collections of the same collection of ours, this one included if it exists."""
-        with told("list collections"):
+        with self._told("list collections"):
             return sorted(filter(self._is_sibling, self._client.list_collections(timeout=self._limit)))
 
     def insert(self, rows: Iterable[dict[str, Any]]) -> int:
@@ -216,19 +223,19 @@ class MilvusStore:
         self._load()
         inserted = 0
         for batch in _batches(rows, self._config.batch_bytes):
-            with told(f"take {len(batch)} rows"):
+            with self._told(f"take {len(batch)} rows"):
                 self._client.upsert(self.ref.collection, batch, timeout=self._limit)
             inserted += len(batch)
         return inserted
 
     def delete(self, ids: Sequence[str]) -> None:
         """Delete rows; an id without a row is no error."""
-        with told(f"delete {len(ids)} rows"):
+        with self._told(f"delete {len(ids)} rows"):
             self._client.delete(self.ref.collection, ids=list(ids), timeout=self._limit)
 
     def flush(self) -> None:
         """Make what was inserted durable and searchable."""
-        with told("write its rows"):
+        with self._told("write its rows"):
             self._client.flush(self.ref.collection, timeout=self._slow_limit)
 
     def present(self, ids: Sequence[str]) -> set[str]:
@@ -239,7 +246,7 @@ class MilvusStore:
         """Yield those rows of ``ids`` that there are."""
         self._load()
         for start in range(0, len(ids), _IDS_PER_QUERY):
-            with told("look up ids"):
+            with self._told("look up ids"):
                 yield from self._client.get(
                     self.ref.collection,
                     ids=list(ids[start : start + _IDS_PER_QUERY]),
@@ -250,7 +257,7 @@ class MilvusStore:
     def count_document(self, doc_id: str) -> int:
         """Return the number of rows of a document, those that no snapshot names included."""
         self._load()
-        with told("count its rows"):
+        with self._told("count its rows"):
             rows = self._client.query(
                 self.ref.collection,
                 filter=_of_document(doc_id),
@@ -263,27 +270,27 @@ class MilvusStore:
     def delete_document(self, doc_id: str) -> None:
         """Delete all rows of a document, those that no snapshot names included."""
         self._load()
-        with told("delete rows"):
+        with self._told("delete rows"):
             self._client.delete(self.ref.collection, filter=_of_document(doc_id), timeout=self._limit)
             self._client.flush(self.ref.collection, timeout=self._slow_limit)
 
     def count(self) -> int:
         """Return the number of rows, invisible ones included."""
         self._load()
-        with told("count its rows"):
+        with self._told("count its rows"):
             rows = self._client.query(self.ref.collection, filter="", output_fields=["count(*)"], timeout=self._limit)
         return int(rows[0]["count(*)"])
 
     def ids(self) -> Iterator[str]:
         """Yield all ids (about 12,000 a second on Milvus Lite)."""
         self._load()
-        with told("list its rows"):
+        with self._told("list its rows"):
             cursor = self._client.query_iterator(
                 self.ref.collection, batch_size=1_000, output_fields=["chunk_id"], timeout=self._limit
             )
         try:
             while True:
-                with told("list its rows"):
+                with self._told("list its rows"):
                     rows = cursor.next()
                 if not rows:
                     return
@@ -309,7 +316,7 @@ class MilvusStore:
         """
         self._load()
         parameters = {"ef": max(ef or 0, limit)} if self._config.index == "HNSW" else {}
-        with told("search"):
+        with self._told("search"):
             hits = self._client.search(
                 self.ref.collection,
                 data=[vector.tolist()],
@@ -330,14 +337,14 @@ class MilvusStore:
                 )
             try:
                 self._load_collection()
-            except TransientError:
-                if not self._local or not milvus_folder.forget_indexes(self._folder, self.ref.collection):
+            except FolderUnreadable:
+                if not self._mend or not milvus_folder.forget_indexes(self._folder, self.ref.collection):
                     raise
                 self._load_collection()
             self._loaded = True
 
     def _load_collection(self) -> None:
-        with told("load a collection"):
+        with self._told("load a collection"):
             self._client.load_collection(self.ref.collection, timeout=self._slow_limit)
 
 

@@ -12,10 +12,13 @@ those tries included, so that what the runner tries three times takes three time
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import logging.config
 import os
+import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +26,11 @@ from typing import Any
 
 from schemas.errors import TransientError
 from tasks.lake.lake import first_line
+
+
+class FolderUnreadable(TransientError):
+    """Milvus Lite cannot work with the folder of the lake: it is damaged, or another process has it."""
+
 
 CONNECT_SECONDS = 10.0
 SLOW = 10
@@ -65,7 +73,7 @@ def _service_config(seconds: float) -> str:
 
 def _unreachable(uri: str, local: bool, error: Exception) -> TransientError:
     if local:
-        return TransientError(
+        return FolderUnreadable(
             f"cannot open Milvus Lite in {uri} ({_said(error)}): another process holds it, or it cannot be written",
             hint="wait for the other glossator command to end, then try again",
         )
@@ -75,17 +83,36 @@ def _unreachable(uri: str, local: bool, error: Exception) -> TransientError:
 
 
 @contextmanager
-def told(what: str) -> Iterator[None]:
-    """Tell of Milvus's errors in our words."""
+def told(what: str, kind: type[TransientError] = TransientError) -> Iterator[None]:
+    """Tell of Milvus's errors in our words.
+
+    Args:
+        kind: of errors that say something of the store; those of the moment are TransientErrors, whatever it is.
+    """
     from grpc import RpcError
     from pymilvus.exceptions import MilvusException
 
     try:
         yield
     except (MilvusException, RpcError) as error:
-        raise TransientError(
+        raise (TransientError if _is_of_the_moment(error) else kind)(
             f"Milvus could not {what}: {_said(error)}", hint="run the same command again: what is done so far is kept"
         ) from error
+
+
+def _is_of_the_moment(error: Exception) -> bool:
+    """Tell whether a server is gone or late, or a disk full: nothing follows from it for what is stored."""
+    from grpc import RpcError, StatusCode
+    from pymilvus.exceptions import MilvusUnavailableException
+
+    cause = error if isinstance(error, RpcError) else error.__cause__ or error.__context__
+    lost = {StatusCode.UNAVAILABLE, StatusCode.DEADLINE_EXCEEDED, StatusCode.CANCELLED}
+    code = getattr(cause, "code", None)
+    return (
+        isinstance(error, MilvusUnavailableException)
+        or (callable(code) and code() in lost)
+        or os.strerror(errno.ENOSPC) in str(error)
+    )
 
 
 def _said(error: Exception) -> str:
@@ -96,12 +123,21 @@ def _said(error: Exception) -> str:
     return first_line(message if str(message).strip() else type(error).__name__)
 
 
+_importing = threading.Lock()
+
+
 def _import_pymilvus() -> None:
     """Import pymilvus without letting it reconfigure the logging of the whole process.
 
     On import it calls ``logging.config.dictConfig``, which closes everybody's handlers: Prefect's then waits five
     seconds for its queue and never logs again.
     """
+    with _importing:  # Of two threads the later would keep what the earlier has put in its place for a moment.
+        if "pymilvus" not in sys.modules:
+            _import_quietly()
+
+
+def _import_quietly() -> None:
     # gRPC's core writes to stderr past Python's logging, about pings among others.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     configure = logging.config.dictConfig

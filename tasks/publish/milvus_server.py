@@ -29,6 +29,7 @@ from filelock import FileLock, Timeout
 from schemas.errors import TransientError
 from schemas.snapshot import Record
 from tasks.lake.storage import LocalStorage
+from tasks.publish.milvus_client import FolderUnreadable
 
 LINGER_SECONDS = 10.0
 START_SECONDS = 60.0
@@ -67,10 +68,14 @@ def connect(folder: Path, linger: float = LINGER_SECONDS) -> str:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with _locked(folder):
         _register(folder)
-        found = _running(folder)
-        if found is None:
-            _spawn(folder, linger)
-            found = _await(folder)
+        try:
+            found = _running(folder)
+            if found is None:
+                _spawn(folder, linger)
+                found = _await(folder)
+        except BaseException:
+            disconnect(folder)
+            raise
     return f"http://127.0.0.1:{found.port}"
 
 
@@ -153,17 +158,17 @@ def _register(folder: Path) -> None:
     with _counting:
         _connections[folder] += 1
         _clients(folder).mkdir(parents=True, exist_ok=True)
-        _client_file(folder, os.getpid()).write_text(str(_created(os.getpid())))
+        LocalStorage(_clients(folder)).write(str(os.getpid()), str(_created(os.getpid())).encode())
 
 
 def _has_clients(folder: Path) -> bool:
     alive = False
-    for file in _clients(folder).iterdir():
+    for file in _clients(folder).glob("[0-9]*"):
         try:
-            created = float(file.read_text())
+            pid, created = int(file.name), float(file.read_text())
         except (OSError, ValueError):
-            continue  # Being written or removed at this moment.
-        if _is_alive(int(file.name), created):
+            continue  # Removed at this moment, or none of ours.
+        if _is_alive(pid, created):
             alive = True
         else:
             file.unlink(missing_ok=True)
@@ -218,7 +223,7 @@ def _await(folder: Path) -> Discovery:
             break
         time.sleep(0.05)
     last = _log(folder).read_text(errors="replace").strip().rpartition("\n")[2]
-    raise TransientError(
+    raise FolderUnreadable(
         f"the vector store in {folder} did not start: {last or 'no answer'}",
         hint=f"see {_log(folder)}; if another program holds the folder, end it and try again",
     )

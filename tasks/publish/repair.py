@@ -10,7 +10,6 @@ from __future__ import annotations
 import datetime as dt
 import shutil
 from collections.abc import Callable, Iterable
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -28,6 +27,7 @@ from tasks.publish.catalog import catalog_key, write_catalog
 from tasks.publish.doctor import Finding, examine
 from tasks.publish.lexical import bm25_key, write_bm25
 from tasks.publish.milvus import local_milvus, open_milvus
+from tasks.publish.milvus_client import FolderUnreadable
 from tasks.publish.milvus_server import LINGER_SECONDS, running_server
 from tasks.publish.needs import read_needs
 from tasks.publish.passages import PASSAGES
@@ -195,7 +195,7 @@ class _Repair:
         self._require(vector_store(self.space), self.snapshot.vectors, "the vectors were indexed with another config")
         try:
             self._insert()
-        except TransientError:
+        except FolderUnreadable:  # Any other failure says nothing of the rows that are there: they stay.
             if self.fence is None:
                 raise
             self.fence()
@@ -207,12 +207,8 @@ class _Repair:
         insert_vectors(self.space, self.lake, None, self.snapshot.parts["passages"], self.snapshot.catalog)
 
     def _clear(self) -> None:
-        """Take away what is left of the collection: a server drops it; Milvus Lite may be unable even to open it."""
+        """Take away what is left of the collection: Milvus Lite may be unable even to open it."""
         config = self.space.config.milvus
-        if config.uri:
-            with closing(open_milvus(config, self.lake, self.snapshot.vectors)) as store:
-                store.drop()
-            return
         folder = local_milvus(self.lake)
         self._await_server(folder)
         _release(folder)

@@ -15,7 +15,9 @@ from tasks.lake.access import (
     access_version,
     bury,
     change_groups,
+    put_back_access,
     read_access,
+    _read_groups,
     read_tombstones,
     unbury,
 )
@@ -80,3 +82,27 @@ def test_a_damaged_file_is_no_empty_one(lake: Lake, key: str, data: bytes) -> No
     with pytest.raises(Corrupt):
         change_groups(lake, lambda table: {}) if key == GROUPS else unbury(lake, "b")
     assert lake.storage.read(key) == data, "what can be restored is not written over"
+
+
+def test_a_revocation_reaches_the_copy_that_a_killed_process_left_wider(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change_groups(lake, lambda table: {"one": ("board",)})
+    written: list[str] = []
+    write = Lake.write_json
+
+    def killed(self: Lake, key: str, value: object) -> None:
+        if written:
+            raise KeyboardInterrupt
+        written.append(key)
+        write(self, key, value)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Lake, "write_json", killed)
+        with pytest.raises(KeyboardInterrupt):
+            change_groups(lake, lambda table: {"one": ("board", "staff")})
+    assert _read_groups(lake) == {"one": ("board",)}, "the file did not come as far as its copy"
+    change_groups(lake, lambda table: {"one": ("board",)})
+    lake.storage.delete(GROUPS)
+    assert put_back_access(lake) == [GROUPS]
+    assert _read_groups(lake) == {"one": ("board",)}

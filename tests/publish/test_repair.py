@@ -11,6 +11,7 @@ import pytest
 
 from flows.meter import Meter
 from query.opening import open_retriever
+from schemas.errors import TransientError
 from schemas.snapshot import Snapshot
 from tasks.lake.lake import MILVUS_FOLDER, Lake, bm25_folder, catalog_folder, part_path, passages_folder
 from tasks.progress import listen, unlisten
@@ -278,3 +279,19 @@ def test_passages_without_their_parts_are_told_as_such(docs: Path) -> None:
     run(docs)
     assert published(lake).id == before
     assert ailments(docs) == {}
+
+
+def test_rows_stay_when_the_store_fails_for_the_moment(docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = lake_beside(docs)
+    lose_rows(lake)
+    before = contents(lake)
+
+    def late(*_: object) -> int:
+        raise TransientError("Milvus could not take 9 rows: Deadline Exceeded")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tasks.publish.milvus.MilvusStore.insert", late)
+        (report,), fences = mended(lake)
+    assert not report.healthy and "Deadline Exceeded" in report.problems[0] and fences == 0
+    assert contents(lake) == before
+    assert mended(lake)[0][0].healthy
