@@ -193,10 +193,11 @@ def doctor(
 ) -> None:
     """Check every invariant of the published snapshot, and that all others that are kept are whole.
 
-    Exit code 1 when one does not hold. A repair makes lost passages, catalogs, BM25 indexes and vectors of the parts in
-    the lake, and puts the newest flip and today's access back from their copies.
+    Exit code 1 when one does not hold. A repair makes lost passages, catalogs, BM25 indexes and vectors of the parts.
 
-    It embeds nothing, reads no source and publishes nothing, and a rollback's hold stays.
+    It puts the newest flip and today's access back from their copies, embeds nothing, and reads no source.
+
+    It publishes no other snapshot, and a rollback's hold stays.
     """
     from flows.console import show_findings
     from tasks.plan.planner import workspace
