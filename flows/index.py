@@ -165,7 +165,9 @@ def index(run: Runner, plan: Plan, options: PlanOptions, reason: str) -> IndexRe
                 if plan.nothing_to_do:
                     for spec in plan.new_sources:  # All of its documents failed: they are in quarantine by its name.
                         record_source(lake, spec)
-                    return describe(lake, plan)
+                    described = describe(lake, plan)
+                    left = _purge_again(lake, plan, tombstones)
+                    return described.model_copy(update={"warnings": (*described.warnings, *left)})
                 snapshot, pointer, warnings = publish(run, plan, parts, reason)
                 break
             except GlossatorError as error:
@@ -174,9 +176,13 @@ def index(run: Runner, plan: Plan, options: PlanOptions, reason: str) -> IndexRe
                 if not overtaken or attempt == MOST_ATTEMPTS:
                     raise
                 plan = _again(lake, plan, options, ())
+    except BaseException as error:
+        for problem in _purge_again(lake, plan, tombstones):
+            error.add_note(problem)
+        raise
     finally:
         unlisten(meter)
-        _purge_again(lake, plan, tombstones)
+    warnings = (*warnings, *_purge_again(lake, plan, tombstones))
     described = report(plan, snapshot, pointer)
     return described.model_copy(
         update={
@@ -189,13 +195,21 @@ def index(run: Runner, plan: Plan, options: PlanOptions, reason: str) -> IndexRe
     )
 
 
-def _purge_again(lake: Lake, plan: Plan, known: Set[str]) -> None:
-    """Erase what was purged while this run went on: it may have written parts of it since."""
-    stones = [stone for doc_id, stone in read_tombstones(lake).items() if doc_id not in known]
+def _purge_again(lake: Lake, plan: Plan, known: Set[str]) -> tuple[str, ...]:
+    """Erase what was purged while this run went on: it may have written parts of it since.
+
+    Returns:
+        what could not be erased, and what to do.
+    """
     config = plan.workspace.config
-    for stone in stones:
-        with publishing(lake, f"{author()} (purge)", config.run.lease_wait_seconds) as held:
-            purge(lake, config.milvus, stone, held.still_ours)
+    problems: list[str] = []
+    try:
+        for stone in [stone for doc_id, stone in read_tombstones(lake).items() if doc_id not in known]:
+            with publishing(lake, f"{author()} (purge)", config.run.lease_wait_seconds) as held:
+                purge(lake, config.milvus, stone, held.still_ours)
+    except GlossatorError as error:
+        problems.append(f"a document that was purged meanwhile may have left parts: {error}; purge it again")
+    return tuple(problems)
 
 
 def failures_of(lake: Lake, plan: Plan, parts: Parts, actions: Collection[str] = ACTIONS) -> list[Failure]:

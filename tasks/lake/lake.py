@@ -46,7 +46,6 @@ MANIFEST = "manifest.json"
 MILVUS_FOLDER = "milvus.db"
 SMALL_BYTES = 16 << 20
 """Files up to this size are compared with their checksums whenever a reader opens them: 1 ms per MiB."""
-
 RecordType = TypeVar("RecordType", bound=Record)
 _FLIP = re.compile(r"flips/([0-9]+)\.json")
 USE_RECORDED_EVERY = dt.timedelta(hours=1)
@@ -198,7 +197,9 @@ class Lake:
         path = self.storage.local(folder)
         for name, size, digest in self._manifest(folder):
             file = path / name
-            if not file.is_file() or file.stat().st_size != size:
+            with reading(file):
+                whole = file.is_file() and file.stat().st_size == size
+            if not whole:
                 raise Corrupt(f"{file} is missing or cut short", hint=rebuild_hint(path))
             wanted = verify if isinstance(verify, bool) else name in verify
             if wanted and size <= up_to and file_digest(file) != digest:
@@ -259,8 +260,8 @@ class Lake:
 
     def flip_numbers(self) -> list[int]:
         """Return the numbers of the flips that are there, the newest first."""
-        keys = self.storage.keys("flips")
-        return sorted((int(name[1]) for key in keys if (name := _FLIP.fullmatch(key))), reverse=True)
+        names = map(_FLIP.fullmatch, self.storage.keys("flips"))
+        return sorted((int(name[1]) for name in names if name), reverse=True)
 
     def newest_flips(self) -> Iterator[Flip]:
         """Yield the flips from the newest to the first, each read when it is asked for.
@@ -288,9 +289,8 @@ class Lake:
             return self.read_record(Flip, key, "delete it: the flip before it counts then")
         except Corrupt as error:
             copy = flip_copy.read_copy(self.storage)
-            raise Corrupt(
-                error.what, hint=flip_copy.PUT_BACK if copy and copy.number == number else error.hint
-            ) from error
+            hint = flip_copy.PUT_BACK if copy and copy.number == number else error.hint
+            raise Corrupt(error.what, hint=hint) from error
 
     def current_snapshot(self) -> Snapshot | None:
         """Return the snapshot that readers use."""

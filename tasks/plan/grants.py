@@ -24,8 +24,8 @@ from schemas.config import AccessRule
 from schemas.errors import GlossatorError
 from schemas.snapshot import Flip, Snapshot
 from tasks.lake.access import NOBODY, Said, Tombstone, narrow
-from tasks.lake.lake import Lake, catalog_folder
-from tasks.lake.storage import reading
+from tasks.lake.lake import Corrupt, Lake, catalog_folder
+from tasks.lake.storage import NotFound, reading
 from tasks.plan.source import SIDECAR, Listing, Source, SourceGone
 
 _COMMENT = re.compile(r"(?:^|\s)#.*")
@@ -130,6 +130,20 @@ def grant(target: pl.DataFrame, rules: Sequence[AccessRule], sidecars: Mapping[s
     return target.with_columns(granted=pl.Series([one(*row) for row in rows], dtype=pl.String))
 
 
+def _of_older(lake: Lake, name: str, columns: list[str]) -> pl.DataFrame | None:
+    """Return the documents of a snapshot; None where it is being swept.
+
+    Raises:
+        Corrupt: it is damaged: nobody can tell what a rollback to it would show.
+    """
+    try:
+        return _documents_of(lake, lake.read_snapshot(name), columns)
+    except (Corrupt, NotFound):
+        if not lake.has_snapshot(name):
+            return None
+        raise
+
+
 def revoke_by_rules(
     lake: Lake, rules: Sequence[AccessRule], flip: Flip | None, published: pl.DataFrame, documents: Set[str]
 ) -> None:
@@ -144,7 +158,7 @@ def revoke_by_rules(
         return
     columns = ["doc_id", "source", "uri"]
     older = [name for name in lake.snapshot_names() if name != flip.snapshot]
-    frames = [_documents_of(lake, lake.read_snapshot(name), columns) for name in older]
+    frames = [frame for name in older if (frame := _of_older(lake, name, columns)) is not None]
     served = (
         pl.concat([published.select(columns), *frames])
         .unique("doc_id")

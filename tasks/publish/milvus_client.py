@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 from schemas.errors import TransientError
 from tasks.lake.lake import first_line
@@ -78,8 +79,14 @@ def _unreachable(uri: str, local: bool, error: Exception) -> TransientError:
             hint="wait for the other glossator command to end, then try again",
         )
     return TransientError(
-        f"cannot reach Milvus at {uri}: {_said(error)}", hint="check milvus.uri and that the server runs"
+        f"cannot reach Milvus at {shown(uri)}: {_said(error)}", hint="check milvus.uri and that the server runs"
     )
+
+
+def shown(uri: str) -> str:
+    """Return a URI without the name and password that may stand in it."""
+    parts = urlsplit(uri)
+    return uri if parts.username is None else urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
 @contextmanager

@@ -6,7 +6,8 @@ Clients are processes with a file in a folder, so that one that was killed does 
 
 All of it happens under one file lock: nobody connects to a server that is about to end, and no two are started. One
 that ends says so, and is waited for: Milvus Lite finishes the index that it is building, minutes for 300,000 rows.
-The server has no authentication: any user of this machine can read the vectors. They hold no text.
+The server has no authentication: any user of this machine can read, change and drop the rows. They hold vectors, ids
+and paths, no text.
 """
 
 from __future__ import annotations

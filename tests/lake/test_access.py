@@ -12,12 +12,12 @@ from tasks.lake.access import (
     GROUPS,
     TOMBSTONES,
     Tombstone,
+    _read_groups,
     access_version,
     bury,
     change_groups,
     put_back_access,
     read_access,
-    _read_groups,
     read_tombstones,
     unbury,
 )

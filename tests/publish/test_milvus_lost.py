@@ -17,6 +17,7 @@ import pytest
 from schemas.config import MilvusConfig
 from schemas.errors import TransientError
 from schemas.snapshot import VectorStoreRef
+from tasks.lake.lake import Lake
 from tasks.publish import milvus
 from tasks.publish.milvus import MilvusStore
 from tasks.publish.milvus_client import CONNECT_SECONDS, SLOW
@@ -106,3 +107,10 @@ def test_a_store_that_is_killed_under_a_run_is_started_again_and_the_run_publish
         server.terminate()
         server.wait(timeout=20)
     assert contents(lake_beside(docs)) == clean_build(docs)
+
+
+def test_an_error_does_not_show_the_password_in_a_uri(tmp_path: Path) -> None:
+    config = MilvusConfig(uri="http://root:secret@127.0.0.1:9", timeout_seconds=1)
+    with pytest.raises(TransientError) as caught:
+        milvus.open_milvus(config, Lake(tmp_path, "default"), REF)
+    assert "secret" not in str(caught.value) and "127.0.0.1:9" in str(caught.value)
