@@ -45,8 +45,7 @@ def open_milvus(config: MilvusConfig, lake: Lake, ref: VectorStoreRef, *, create
     """Open the Milvus collection of a snapshot: on a server, or embedded in the lake.
 
     Args:
-        create: make the folder of Milvus Lite where there is none, and have index files that were cut off made anew;
-            readers write nothing.
+        create: make the folder of Milvus Lite where there is none; readers write nothing.
 
     Raises:
         VectorsGone: there is no such folder. TransientError: as for MilvusStore.
@@ -56,7 +55,7 @@ def open_milvus(config: MilvusConfig, lake: Lake, ref: VectorStoreRef, *, create
             f"the vectors in {local_milvus(lake)} are gone",
             hint="run `glossator doctor --repair`: they are written again",
         )
-    return MilvusStore(config, local_milvus(lake), ref, lake.identity, mend=create)
+    return MilvusStore(config, local_milvus(lake), ref, lake.identity)
 
 
 def local_milvus(lake: Lake) -> Path:
@@ -92,15 +91,12 @@ def search_width(limit: int) -> int:
 class MilvusStore:
     """One Milvus collection."""
 
-    def __init__(
-        self, config: MilvusConfig, local: Path, ref: VectorStoreRef, owner: Callable[[], str], *, mend: bool = False
-    ) -> None:
+    def __init__(self, config: MilvusConfig, local: Path, ref: VectorStoreRef, owner: Callable[[], str]) -> None:
         """Connect.
 
         Args:
             local: folder of Milvus Lite, used when the config names no server.
             owner: gives the identity of the lake. On a server another lake may use the same collection name.
-            mend: have Milvus Lite build index files anew that keep a collection from being loaded.
 
         Raises:
             TransientError: the server is unreachable, or another process holds the folder.
@@ -109,7 +105,6 @@ class MilvusStore:
         self._config = config
         self._folder = local
         self._owner = owner
-        self._mend = mend
         self._local = not config.uri
         self._told = partial(told, kind=FolderUnreadable if self._local else TransientError)
         self._served = self._local and config.shared
@@ -337,9 +332,11 @@ class MilvusStore:
                 )
             try:
                 self._load_collection()
-            except FolderUnreadable:
-                if not self._mend or not milvus_folder.forget_indexes(self._folder, self.ref.collection):
+            except FolderUnreadable as error:
+                # A process that was killed leaves half an index file, and nothing else says so than this.
+                if not milvus_folder.names_index(str(error)):
                     raise
+                milvus_folder.forget_indexes(self._folder, self.ref.collection)
                 self._load_collection()
             self._loaded = True
 

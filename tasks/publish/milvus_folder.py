@@ -11,6 +11,7 @@ import shutil
 from pathlib import Path
 
 _SCHEMA = "schema.json"
+_INDEX = ".idx"
 
 
 def has_collection(folder: Path, name: str) -> bool:
@@ -29,16 +30,15 @@ def clear_remains(folder: Path, name: str) -> None:
         shutil.rmtree(_place(folder, name), ignore_errors=True)  # Where it cannot, Milvus Lite says what is in its way.
 
 
-def forget_indexes(folder: Path, name: str) -> bool:
-    """Delete the index files of a collection: Milvus Lite builds them of its rows when it loads it the next time.
+def names_index(error: str) -> bool:
+    """Tell whether an error of Milvus Lite is of an index file that cannot be read."""
+    return "faiss" in error and _INDEX in error
 
-    Returns:
-        whether there were any.
-    """
-    files = sorted(_place(folder, name).glob("partitions/*/indexes/*"))
-    for file in files:
+
+def forget_indexes(folder: Path, name: str) -> None:
+    """Delete the index files of a collection: Milvus Lite builds them of its rows when it loads it the next time."""
+    for file in sorted(_place(folder, name).glob("partitions/*/indexes/*")):
         file.unlink(missing_ok=True)
-    return bool(files)
 
 
 def _place(folder: Path, *name: str) -> Path:

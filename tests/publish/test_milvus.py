@@ -152,13 +152,26 @@ def test_an_index_file_that_was_cut_off_is_built_anew(tmp_path: Path, left: int)
     index = next(copy.root.rglob("*.idx"))
     whole = index.stat().st_size
     os.truncate(index, left)
-    vectors, config = published(copy).vectors, make_config().milvus
-    with closing(open_milvus(config, copy, vectors)) as store, pytest.raises(TransientError, match="load a collection"):
-        store.count()
-    assert index.stat().st_size == left, "a reader writes nothing"
-    with closing(open_milvus(config, copy, vectors, create=True)) as store:
-        assert store.count() == 2
+    assert contents(copy).unstored == frozenset()
     assert index.stat().st_size == whole
+
+
+def test_index_files_stay_when_a_load_fails_for_another_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(make_corpus(tmp_path / "docs", {"a.md": "# A\n\nAn anchor.\n"}))
+    lake = lake_beside(tmp_path / "docs")
+    contents(lake)
+    files = {path: path.stat().st_mtime_ns for path in lake.root.rglob("*.idx")}
+
+    def late(*_: object, **__: object) -> None:
+        raise TransientError("Milvus could not load a collection: Deadline Exceeded")
+
+    monkeypatch.setattr("tasks.publish.milvus.MilvusStore._load_collection", late)
+    with (
+        closing(open_milvus(make_config().milvus, lake, published(lake).vectors)) as store,
+        pytest.raises(TransientError, match="Deadline"),
+    ):
+        store.count()
+    assert files and {path: path.stat().st_mtime_ns for path in lake.root.rglob("*.idx")} == files
 
 
 def test_remains_of_others_are_not_ours(tmp_path: Path) -> None:
