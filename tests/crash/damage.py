@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import shutil
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,11 +19,11 @@ from pathlib import Path
 
 from tests.crash.damage_lake import KINDS, damages_of, kept, prepare
 from tests.crash.damage_trial import DamageTrial, attempt, examine_healthy
-from tests.crash.forks import ONE_THREAD, import_all, start
-from tests.crash.matrices import MEMORY, ROOT
+from tests.crash.forks import import_all, start
+from tests.crash.lab import DOCUMENTS_PER_SHARD
+from tests.crash.outcome import enter
+from tests.crash.place import furnish, run_lab, temporary
 from tests.crash.results import Row, count, record
-from tests.crash.room import Room
-from tests.crash.trial import enter
 
 FAULT = "damage to files"
 PROMISE = (
@@ -51,27 +48,15 @@ def cases(kinds: Sequence[str]) -> list[Case]:
 def lab(folder: Path, chosen: Sequence[Case], seed: int) -> None:
     """Try some cases, in one process that forks a child for everything that it does; print a line of JSON for each."""
     import schemas.identity
-    from tasks.load.language import _identifier
 
-    schemas.identity.DOCUMENTS_PER_SHARD = 5
-    shutil.rmtree(folder, ignore_errors=True)
-    room = Room(folder)
-    for path in (room.home, room.docs):
-        path.mkdir(parents=True)
-
-    def furnish() -> list[str]:
-        enter()
-        prepare(room)
-        return list(sys.modules)
+    schemas.identity.DOCUMENTS_PER_SHARD = DOCUMENTS_PER_SHARD
+    room = furnish(folder, prepare)
 
     def rehearse() -> list[str]:
         enter()
         room.command("doctor", "--repair")
         return list(sys.modules)
 
-    import_all(start(furnish, room.log).value)
-    _identifier()
-    room.keep()
     shutil.copytree(room.docs, room.path / "docs before", symlinks=True, copy_function=shutil.copy2)
     old = start(lambda: kept(room).name, room.log).value
     import_all(start(rehearse, room.log).value)
@@ -88,18 +73,7 @@ def lab(folder: Path, chosen: Sequence[Case], seed: int) -> None:
 
 def try_cases(chosen: Sequence[Case], folder: Path, seed: int) -> list[DamageTrial]:
     """Try some cases in a process of their own."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.crash.damage", "--lab", str(folder), "--seed", str(seed)],
-        input=json.dumps(list(chosen)),
-        cwd=ROOT,
-        env={**os.environ, **ONE_THREAD, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise AssertionError(f"the lab ended with {done.returncode}:\n{done.stdout[-500:]}\n{done.stderr[-4_000:]}")
-    trials = [json.loads(line) for line in done.stdout.splitlines()]
+    trials = run_lab("damage", "--lab", str(folder), "--seed", str(seed), input=json.dumps(list(chosen)))
     return [
         DamageTrial(**{**trial, "runs": tuple(trial["runs"]), "violations": tuple(trial["violations"])})
         for trial in trials
@@ -142,14 +116,10 @@ def main() -> int:
         return 0
     begun = time.perf_counter()
     chosen = some(options.slice, options.seed) if options.slice else cases(options.kinds or list(KINDS))
-    place = Path(tempfile.mkdtemp(prefix="glossator-damage-", dir=MEMORY if MEMORY.is_dir() else None))
-    try:
-        with ThreadPoolExecutor(2) as pool:
-            halves = [chosen[::2], chosen[1::2]]
-            jobs = [pool.submit(try_cases, half, place / str(at), options.seed) for at, half in enumerate(halves)]
-            trials = [trial for job in jobs for trial in job.result()]
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
+    with temporary("damage") as place, ThreadPoolExecutor(2) as pool:
+        halves = [chosen[::2], chosen[1::2]]
+        jobs = [pool.submit(try_cases, half, place / str(at), options.seed) for at, half in enumerate(halves)]
+        trials = [trial for job in jobs for trial in job.result()]
     order = list(KINDS)
     trials.sort(key=lambda trial: order.index(trial.kind))
     for trial in trials:

@@ -14,8 +14,7 @@ from typing import Literal
 from query.opening import open_retriever
 from query.retriever import Mode
 from schemas.errors import GlossatorError
-from schemas.snapshot import Snapshot
-from tests.crash.damage_lake import CREW, HIDDEN, PURGED, Kind, current, edit, harm, kept
+from tests.crash.damage_lake import CREW, HIDDEN, PURGED, Kind, edit, harm
 from tests.crash.forks import start
 from tests.crash.inspection import PASSAGES, QUESTION, Contents, answer, contents
 from tests.crash.room import Room, Said
@@ -349,6 +348,3 @@ def _differences(
         if verdict not in good:
             problems.append(f"{label}: {question}: {verdict} {why}")
     return problems
-
-
-__all__ = ["DamageTrial", "Healthy", "Snapshot", "attempt", "current", "examine_healthy", "kept"]

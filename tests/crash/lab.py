@@ -18,36 +18,14 @@ from json import dumps
 from pathlib import Path
 
 from tests.crash.all_faults import FAULTS, KILL
-from tests.crash.forks import ONE_THREAD, import_all, start
-from tests.crash.operations import OPERATIONS, Operation
-from tests.crash.outcome import Reference, enter
-from tests.crash.room import Room
+from tests.crash.forks import ONE_THREAD
+from tests.crash.operations import OPERATIONS
+from tests.crash.outcome import Reference
+from tests.crash.place import furnish
 from tests.crash.trial import attempt, points_of, refer
 
 DOCUMENTS_PER_SHARD = 5
 """So few that a small corpus has two shards."""
-
-
-def furnish(folder: Path, operation: Operation) -> Room:
-    """Make the room of an operation: corpus, lake, and everything imported that its making imports."""
-    import schemas.identity
-    from tasks.load.language import _identifier
-
-    schemas.identity.DOCUMENTS_PER_SHARD = DOCUMENTS_PER_SHARD
-    shutil.rmtree(folder, ignore_errors=True)
-    room = Room(folder)
-    for path in (room.home, room.docs):
-        path.mkdir(parents=True)
-
-    def prepare() -> list[str]:
-        enter()
-        operation.prepare(room)
-        return list(sys.modules)
-
-    import_all(start(prepare, room.log).value)
-    _identifier()
-    room.keep()
-    return room
 
 
 def choose(points: Sequence[str], only: Sequence[str], count: int, seed: int) -> list[int]:
@@ -89,11 +67,14 @@ def main(folder: Path, operations: Sequence[str], faults: Sequence[str], count: 
     Args:
         count: -1 for as many as the fault itself says.
     """
+    import schemas.identity
+
+    schemas.identity.DOCUMENTS_PER_SHARD = DOCUMENTS_PER_SHARD
     for name in operations:
         tried = [fault for fault in (FAULTS[one] for one in faults) if name in fault.operations]
         if not tried:
             continue
-        room = furnish(folder / name, OPERATIONS[name])
+        room = furnish(folder / name, OPERATIONS[name].prepare)
         references: dict[str, Reference] = {}
         for fault in tried:
             operation = replace(OPERATIONS[name], settings={**OPERATIONS[name].settings, **fault.settings})

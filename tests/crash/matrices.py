@@ -8,12 +8,7 @@ in a lab of its own.
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import shutil
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,13 +17,11 @@ from pathlib import Path
 
 from tests.crash.all_faults import FAULTS, KILL
 from tests.crash.faults import Fault
-from tests.crash.forks import ONE_THREAD
 from tests.crash.operations import OPERATIONS
+from tests.crash.place import run_lab, temporary
 from tests.crash.results import Row, count, record
 from tests.crash.trial import Trial
 
-ROOT = Path(__file__).parents[2]
-MEMORY = Path("/dev/shm")
 READER = {
     "old": "the old index",
     "new": "the new index",
@@ -106,18 +99,8 @@ def try_points(
         points: 0 for all, -1 for as many as a fault says.
     """
     names = (",".join(operations), ",".join(faults))
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.crash.lab", str(folder), *names, str(points), str(seed)],
-        cwd=ROOT,
-        env={**os.environ, **ONE_THREAD, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise AssertionError(f"the lab of {operations} ended with {done.returncode}:\n{done.stderr[-4_000:]}")
     matrices: list[Matrix] = []
-    for line in map(json.loads, done.stdout.splitlines()):
+    for line in run_lab("lab", str(folder), *names, str(points), str(seed)):
         if "operation" in line:
             matrices.append(Matrix(line["operation"], line["fault"], tuple(line["points"]), ()))
         else:
@@ -136,9 +119,8 @@ def main() -> int:
     chosen = parser.parse_args()
     names = chosen.operations or list(OPERATIONS)
     begun = time.perf_counter()
-    place = Path(tempfile.mkdtemp(prefix="glossator-crash-", dir=MEMORY if MEMORY.is_dir() else None))
     trials = broken = 0
-    try:
+    with temporary("crash") as place:
         for fault in (FAULTS[name] for name in chosen.fault or FAULTS):
             tried = [name for name in names if name in fault.operations]
             found = try_fault(fault, tried, place, chosen.slice, chosen.seed)
@@ -146,8 +128,6 @@ def main() -> int:
                 record(fault.title, _promise(fault), [matrix.row() for matrix in found])
             trials += sum(len(matrix.trials) - matrix.missed for matrix in found)
             broken += sum(len(matrix.violations) for matrix in found)
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
     _say(f"{trials} trials, {broken} violations, {time.perf_counter() - begun:.0f} s")
     return 1 if broken else 0
 

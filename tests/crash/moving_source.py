@@ -6,24 +6,21 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
-import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tests.crash.forks import ONE_THREAD, import_all, start
+from tests.crash.forks import start
 from tests.crash.inspection import Answer, ailments, answer
-from tests.crash.matrices import MEMORY, ROOT
 from tests.crash.moving_source_cases import ADDED, CASES, DOCUMENTS, DONE, FAILED, REFUSED, Case
 from tests.crash.operations import paragraph
+from tests.crash.outcome import enter
+from tests.crash.place import furnish, run_lab, temporary
 from tests.crash.results import Row, count, record
 from tests.crash.room import Room, Said
-from tests.crash.trial import enter
 
 FAULT = "a source that moves"
 PROMISE = (
@@ -118,21 +115,7 @@ def attempt(room: Room, case: Case) -> Moved:
 
 def lab(folder: Path, names: Sequence[str]) -> None:
     """Try cases, each in children of this process, and print a line of JSON for each."""
-    from tasks.load.language import _identifier
-
-    shutil.rmtree(folder, ignore_errors=True)
-    room = Room(folder)
-    for path in (room.home, room.docs):
-        path.mkdir(parents=True)
-
-    def furnish() -> list[str]:
-        enter()
-        _prepare(room)
-        return list(sys.modules)
-
-    import_all(start(furnish, room.log).value)
-    _identifier()
-    room.keep()
+    room = furnish(folder, _prepare)
     shutil.copytree(room.docs, room.path / "docs before")
     for name in names:
         sys.stdout.write(json.dumps(asdict(attempt(room, CASES[name]))) + "\n")
@@ -142,17 +125,7 @@ def lab(folder: Path, names: Sequence[str]) -> None:
 
 def try_cases(names: Sequence[str], folder: Path) -> list[Moved]:
     """Try cases in a process of their own."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.crash.moving_source", *names, "--lab", str(folder)],
-        cwd=ROOT,
-        env={**os.environ, **ONE_THREAD, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise AssertionError(f"the lab ended with {done.returncode}:\n{done.stdout[-500:]}\n{done.stderr[-4_000:]}")
-    lines = map(json.loads, done.stdout.splitlines())
+    lines = run_lab("moving_source", *names, "--lab", str(folder))
     return [Moved(**{**line, "violations": tuple(line["violations"])}) for line in lines]
 
 
@@ -162,11 +135,8 @@ def main() -> int:
     if "--lab" in sys.argv:
         lab(Path(sys.argv[-1]), names)
         return 0
-    place = Path(tempfile.mkdtemp(prefix="glossator-source-", dir=MEMORY if MEMORY.is_dir() else None))
-    try:
+    with temporary("source") as place:
         found = try_cases(names, place)
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
     for moved in found:
         sys.stdout.write(f"{moved.case:16} reader: {moved.reader}; again: {moved.again} {list(moved.violations)}\n")
     if len(names) == len(CASES):

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from tests.crash.damage import some, try_cases
 from tests.crash.damage_lake import DAMAGES, KINDS, damages_of
-from tests.crash.place import in_memory
 
 SEED = 7
 CASES = 7
-
-
-@pytest.fixture
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    with in_memory(tmp_path_factory.mktemp("damage")) as folder:
-        yield folder
 
 
 def test_no_damage_misleads_a_reader_and_what_the_doctor_says_mends_it(place: Path) -> None:

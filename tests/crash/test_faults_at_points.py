@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.crash.all_faults import FAULTS, KILL
 from tests.crash.lab import sample
-from tests.crash.matrices import MEMORY, Matrix, try_points
+from tests.crash.matrices import Matrix, try_points
 
 SEED = 3
 FAULTY = [name for name in FAULTS if name not in {KILL.name, "server-killed", "paused", "twice"}]
@@ -22,16 +20,6 @@ SLICES = {
     "purge": (["full", "unreadable", "clock-forward"], 1),
     "edit, shared": (["paused", "server-killed", "twice"], 1),
 }
-
-
-@pytest.fixture
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder in memory where there is one."""
-    folder = tmp_path_factory.mktemp("faults")
-    if MEMORY.is_dir():
-        folder = MEMORY / f"{folder.parent.parent.name}-{folder.name}-{id(folder)}"
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture

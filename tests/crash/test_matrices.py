@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.crash.matrices import MEMORY, Matrix, try_points
+from tests.crash.matrices import Matrix, try_points
 from tests.crash.operations import OPERATIONS
 
 SEED = 20
@@ -23,16 +21,6 @@ READERS = {
     "repair": {"an error", "new"},
 }
 """What a reader may see after a kill, where it is not the old index or the new one."""
-
-
-@pytest.fixture
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder in memory where there is one: what a kill leaves does not depend on the disk."""
-    folder = tmp_path_factory.mktemp("crash")
-    if MEMORY.is_dir():
-        folder = MEMORY / f"{folder.parent.parent.name}-{folder.name}-{id(folder)}"
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(params=HALVES, ids=["one half", "the other half"])

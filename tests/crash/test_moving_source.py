@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from tests.crash.moving_source import try_cases
 from tests.crash.moving_source_cases import CASES
-from tests.crash.place import in_memory
 
 SEED = 3
 DRAWN = 2
-
-
-@pytest.fixture
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    with in_memory(tmp_path_factory.mktemp("source")) as folder:
-        yield folder
 
 
 def test_a_source_that_moves_takes_nothing_from_readers(place: Path) -> None:
