@@ -280,17 +280,16 @@ def main() -> None:
         code = error.exit_code
     except SystemExit:  # What Rich and Typer make of a closed pipe: `glossator search … | head`
         code = ExitCode.DONE
-    except OSError as error:
-        if os.environ.get("GLOSSATOR_DEBUG"):
-            raise
-        what = " ".join(f"{error.filename or 'input and output'}: {error.strerror or error}".split())
-        _complain(f"{what} -> run the same command again; `glossator doctor` checks the index")
-        code = ExitCode.FAILED
     except Exception as error:
         if os.environ.get("GLOSSATOR_DEBUG"):
             raise
-        what = " ".join(f"{type(error).__name__}: {error}".split())
-        _complain(f"unexpected {what} -> `glossator doctor` checks the index; GLOSSATOR_DEBUG=1 shows where it failed")
+        if isinstance(error, OSError):
+            what = f"{error.filename or 'input and output'}: {error.strerror or error}"
+            remedy = "run the same command again; `glossator doctor` checks the index"
+        else:
+            what = f"unexpected {type(error).__name__}: {error}"
+            remedy = "`glossator doctor` checks the index; GLOSSATOR_DEBUG=1 shows where it failed"
+        _complain(f"{' '.join(what.split())} -> {remedy}")
         code = ExitCode.FAILED
     finally:
         signal.signal(signal.SIGTERM, before)

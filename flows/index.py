@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
 from flows.author import author
@@ -153,9 +153,18 @@ def publish(run: Runner, plan: Plan, parts: Parts, reason: str) -> tuple[Snapsho
 
 def index(run: Runner, plan: Plan, options: PlanOptions, reason: str) -> IndexReport:
     """Carry out a plan: build, publish, report. Overtaken by another publisher, plan again: parts are reused."""
+    try:
+        done = _carry_out(run, plan, options, reason)
+    except BaseException as error:
+        for problem in _purge_again(plan):
+            error.add_note(problem)
+        raise
+    return done.model_copy(update={"warnings": (*done.warnings, *_purge_again(plan))})
+
+
+def _carry_out(run: Runner, plan: Plan, options: PlanOptions, reason: str) -> IndexReport:
     meter, begun = Meter(), time.perf_counter()
     lake = lake_of(plan.workspace)
-    tombstones = frozenset(plan.purged)
     listen(meter)
     try:
         for attempt in range(1, MOST_ATTEMPTS + 1):
@@ -165,9 +174,7 @@ def index(run: Runner, plan: Plan, options: PlanOptions, reason: str) -> IndexRe
                 if plan.nothing_to_do:
                     for spec in plan.new_sources:  # All of its documents failed: they are in quarantine by its name.
                         record_source(lake, spec)
-                    described = describe(lake, plan)
-                    left = _purge_again(lake, plan, tombstones)
-                    return described.model_copy(update={"warnings": (*described.warnings, *left)})
+                    return describe(lake, plan)
                 snapshot, pointer, warnings = publish(run, plan, parts, reason)
                 break
             except GlossatorError as error:
@@ -176,13 +183,8 @@ def index(run: Runner, plan: Plan, options: PlanOptions, reason: str) -> IndexRe
                 if not overtaken or attempt == MOST_ATTEMPTS:
                     raise
                 plan = _again(lake, plan, options, ())
-    except BaseException as error:
-        for problem in _purge_again(lake, plan, tombstones):
-            error.add_note(problem)
-        raise
     finally:
         unlisten(meter)
-    warnings = (*warnings, *_purge_again(lake, plan, tombstones))
     described = report(plan, snapshot, pointer)
     return described.model_copy(
         update={
@@ -195,21 +197,20 @@ def index(run: Runner, plan: Plan, options: PlanOptions, reason: str) -> IndexRe
     )
 
 
-def _purge_again(lake: Lake, plan: Plan, known: Set[str]) -> tuple[str, ...]:
-    """Erase what was purged while this run went on: it may have written parts of it since.
+def _purge_again(plan: Plan) -> tuple[str, ...]:
+    """Erase what was purged since the plan was made: the run may have written parts of it since.
 
     Returns:
         what could not be erased, and what to do.
     """
-    config = plan.workspace.config
-    problems: list[str] = []
+    config, lake = plan.workspace.config, lake_of(plan.workspace)
     try:
-        for stone in [stone for doc_id, stone in read_tombstones(lake).items() if doc_id not in known]:
+        for stone in [stone for doc_id, stone in read_tombstones(lake).items() if doc_id not in plan.purged]:
             with publishing(lake, f"{author()} (purge)", config.run.lease_wait_seconds) as held:
                 purge(lake, config.milvus, stone, held.still_ours)
     except GlossatorError as error:
-        problems.append(f"a document that was purged meanwhile may have left parts: {error}; purge it again")
-    return tuple(problems)
+        return (f"a document that was purged meanwhile may have left parts: {error}; purge it again",)
+    return ()
 
 
 def failures_of(lake: Lake, plan: Plan, parts: Parts, actions: Collection[str] = ACTIONS) -> list[Failure]:

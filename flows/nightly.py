@@ -21,6 +21,7 @@ from query.layout import counted
 from schemas.errors import GlossatorError
 from schemas.plan import Plan
 from schemas.report import IndexReport
+from schemas.snapshot import SHORT
 from tasks.plan.planner import PlanOptions
 
 
@@ -57,7 +58,7 @@ def _bring_up_to_date(collection: str | None, reason: str) -> IndexReport:
 
 def summary(report: IndexReport) -> str:
     """Return what a run did in one line."""
-    snapshot = report.snapshot[:12]
+    snapshot = report.snapshot[:SHORT]
     if report.published:
         counts = report.documents
         changes = f"{counts.added:,} added, {counts.changed + counts.renamed:,} changed, {counts.deleted:,} deleted"

@@ -35,6 +35,7 @@ from schemas.snapshot import Snapshot
 from schemas.tables import CATALOG_CHUNKS, CATALOG_DOCUMENTS, PASSAGE_CHUNKS, PASSAGE_DOCUMENTS, PASSAGE_PARENTS
 from tasks.lake.lake import SMALL_BYTES, Corrupt, Lake, bm25_folder, catalog_folder, passages_folder, rebuild_hint
 from tasks.publish.bm25 import Bm25Index
+from tasks.publish.pins import is_pinned
 
 _TEXTS_KEPT = 32
 _OF_CHUNKS = ("chunks.arrow", "parents.arrow")
@@ -168,7 +169,7 @@ class SnapshotReader:
         if not self._lake.has_snapshot(self._name):
             flip = self._lake.current_flip()
             kept = {flip.snapshot, *flip.retained} if flip is not None else set()
-            if self._name in kept or self._lake.storage.exists(f"pins/{self._name}.json"):
+            if self._name in kept or is_pinned(self._lake, self._name):
                 self._lake.read_snapshot(self._name)  # No sweep takes what is to stay: its file was lost.
             raise Swept(
                 f"snapshot {self._name} was swept: it had been dropped",

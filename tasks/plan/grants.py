@@ -25,7 +25,7 @@ from schemas.errors import GlossatorError
 from schemas.snapshot import Flip, Snapshot
 from tasks.lake.access import NOBODY, Said, Tombstone, narrow
 from tasks.lake.lake import Corrupt, Lake, catalog_folder
-from tasks.lake.storage import NotFound, reading
+from tasks.lake.storage import reading
 from tasks.plan.source import SIDECAR, Listing, Source, SourceGone
 
 _COMMENT = re.compile(r"(?:^|\s)#.*")
@@ -138,7 +138,7 @@ def _of_older(lake: Lake, name: str, columns: list[str]) -> pl.DataFrame | None:
     """
     try:
         return _documents_of(lake, lake.read_snapshot(name), columns)
-    except (Corrupt, NotFound):
+    except Corrupt:  # Missing counts as damaged.
         if not lake.has_snapshot(name):
             return None
         raise

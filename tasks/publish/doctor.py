@@ -90,13 +90,14 @@ def examine(space: Workspace, lake: Lake, snapshot: Snapshot, *, despite_damage:
             return
 
 
-def _folders(snapshot: Snapshot) -> list[str]:
+def folders_of(snapshot: Snapshot) -> list[str]:
+    """Return the storage folders that a snapshot names."""
     passages = (passages_folder(ref.key) for ref in snapshot.parts["passages"])
     return [catalog_folder(snapshot.catalog), bm25_folder(snapshot.bm25), *passages]
 
 
 def _files(space: Workspace, lake: Lake, snapshot: Snapshot) -> tuple[bool, str]:
-    folders = _folders(snapshot)
+    folders = folders_of(snapshot)
     for folder in folders:
         lake.open_folder(folder, verify=True)
     parts = [ref for stage, refs in snapshot.parts.items() if stage != "passages" for ref in refs]
@@ -277,12 +278,12 @@ def _kept(config: Config, lake: Lake, current: Snapshot) -> tuple[bool, str, str
         others = [lake.read_snapshot(name) for name in names if name != current.name]
     except Corrupt as error:
         return True, error.what, _KEPT_SNAPSHOT
-    whole = set(_folders(current))
+    whole = set(folders_of(current))
     parts = {(stage, ref.key) for stage, refs in current.parts.items() for ref in refs}
     missing: dict[str, set[str]] = {}
     for snapshot in others:
         of = f"of kept snapshot {snapshot.name[:SHORT]}: "
-        for folder in _folders(snapshot):
+        for folder in folders_of(snapshot):
             if folder not in whole:
                 try:
                     lake.open_folder(folder, verify=True)

@@ -43,24 +43,25 @@ def _corpus(
 ) -> tuple[Flat, npt.NDArray[np.int64], list[str]]:
     """Return term ids of all chunks as (flat, offsets), in catalog order, and the vocabulary.
 
-    One shard at a time, twice: the lengths of all chunks say where the terms of each go.
+    One shard at a time, its terms twice: the lengths of all chunks say where the terms of each go.
     """
     places = _places(lake, catalog)
     nothing = np.empty(0, np.int64)  # A shard whose documents are all empty has no chunk.
-    shards = [
-        (places.get(chunks.shard, nothing), chunks, terms) for chunks, terms in zip(passages, tokens, strict=True)
-    ]
     lengths = np.zeros(sum(len(rows) for rows in places.values()), np.int64)
     numbers: dict[str, int] = {}
-    for at, chunks, terms in shards:
-        lists, rows = _lists(lake, chunks, terms)
+    shards = []
+    for chunks, terms in zip(passages, tokens, strict=True):
+        table = lake.read_part("tokens", terms.key)
+        at, rows = places.get(chunks.shard, nothing), _rows(lake, chunks, table)
+        lists = table["tokens"].combine_chunks()
         lengths[at] = np.diff(lists.offsets.to_numpy())[rows]
         for term in lists.values.dictionary.to_pylist():
             numbers.setdefault(term, len(numbers))
+        shards.append((at, rows, terms))
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     flat = np.frombuffer(disk_room(4 * int(offsets[-1]), lake.root), np.int32, int(offsets[-1]))
-    for at, chunks, terms in shards:
-        lists, rows = _lists(lake, chunks, terms)
+    for at, rows, terms in shards:
+        lists = lake.read_part("tokens", terms.key, ["tokens"])["tokens"].combine_chunks()
         starts, dictionary = lists.offsets.to_numpy()[:-1], lists.values.dictionary.to_pylist()
         own = np.array([numbers[term] for term in dictionary], np.int32)[lists.values.indices.to_numpy()]
         flat[_runs(offsets[at], lengths[at])] = own[_runs(starts[rows], lengths[at])]
@@ -76,13 +77,13 @@ def _places(lake: Lake, catalog: str) -> Mapping[int, npt.NDArray[np.int64]]:
     }
 
 
-def _lists(lake: Lake, chunks: PartRef, terms: PartRef) -> tuple[pa.ListArray, npt.NDArray[np.int64]]:
-    """Return the lists of terms of a shard, and for each of its chunks which of them it has."""
-    table = lake.read_part("tokens", terms.key)
+def _rows(lake: Lake, chunks: PartRef, table: pa.Table) -> npt.NDArray[np.int64]:
+    """Return for each chunk of a shard the row of its text in the shard's table of TOKENS."""
     folder = lake.open_folder(passages_folder(chunks.key), verify={"chunks.arrow"})
     digests = read_arrow(folder / "chunks.arrow", ["embedded_digest"])
-    rows = pc.index_in(digests["embedded_digest"].to_arrow(), value_set=table["embedded_digest"].combine_chunks())
-    return table["tokens"].combine_chunks(), rows.to_numpy(zero_copy_only=False).astype(np.int64)
+    found = pc.index_in(digests["embedded_digest"].to_arrow(), value_set=table["embedded_digest"].combine_chunks())
+    rows: npt.NDArray[np.int64] = found.to_numpy(zero_copy_only=False).astype(np.int64)
+    return rows
 
 
 def _runs(starts: npt.NDArray[np.integer], lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

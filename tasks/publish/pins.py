@@ -28,6 +28,11 @@ def read_pins(lake: Lake) -> dict[str, Pin]:
     return {Path(key).stem: lake.read_record(Pin, key, "delete it, and pin the snapshot again") for key in keys}
 
 
+def is_pinned(lake: Lake, name: str) -> bool:
+    """Tell whether somebody wants to keep a snapshot."""
+    return lake.storage.exists(_key(name))
+
+
 def create_pin(lake: Lake, name: str, *, author: str, reason: str, now: dt.datetime | None = None) -> Pin:
     """Pin a snapshot; an older pin of it is replaced.
 
@@ -52,7 +57,7 @@ def remove_pin(lake: Lake, name: str) -> None:
     Raises:
         UsageError: it is not pinned.
     """
-    if not lake.storage.exists(_key(name)):
+    if not is_pinned(lake, name):
         raise UsageError(f"snapshot {name[:SHORT]} is not pinned", hint="`glossator snapshots` shows what is")
     lake.storage.delete(_key(name))
 

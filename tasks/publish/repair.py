@@ -24,7 +24,7 @@ from tasks.lake.storage import NotFound
 from tasks.plan.stages import stage_digests
 from tasks.publish.candidate import insert_vectors, vector_store, workspace_as_made
 from tasks.publish.catalog import catalog_key, write_catalog
-from tasks.publish.doctor import Finding, examine
+from tasks.publish.doctor import Finding, examine, folders_of
 from tasks.publish.lexical import bm25_key, write_bm25
 from tasks.publish.milvus import local_milvus, open_milvus
 from tasks.publish.milvus_client import FolderUnreadable
@@ -84,7 +84,7 @@ def _repair(lake: Lake, config: Config, snapshot: Snapshot, fence: Callable[[], 
     work = _Repair(space, lake, snapshot, fence)
     work.files()
     # Lost parts keep nobody from reading; damaged folders do, and then nothing can be said of what they hold.
-    whole = not any(work.is_broken(folder) for folder in work.folders())
+    whole = not any(work.is_broken(folder) for folder in folders_of(snapshot))
     work.contents(finding.check for finding in examine(space, lake, snapshot, despite_damage=whole) if not finding.ok)
     after = tuple(examine(space, lake, snapshot, despite_damage=whole))
     return RepairReport(
@@ -107,10 +107,6 @@ class _Repair:
         self.rebuilt: list[str] = []
         self.problems: list[str] = []
 
-    def folders(self) -> list[str]:
-        passages = [passages_folder(ref.key) for ref in self.snapshot.parts["passages"]]
-        return [*passages, catalog_folder(self.snapshot.catalog), bm25_folder(self.snapshot.bm25)]
-
     def is_broken(self, folder: str) -> bool:
         try:
             self.lake.open_folder(folder, verify=True)
@@ -120,7 +116,7 @@ class _Repair:
 
     def files(self) -> None:
         """Build again the folders that are missing or damaged; drop damaged parts, so that they count as missing."""
-        broken = {folder for folder in self.folders() if self.is_broken(folder)}
+        broken = {folder for folder in folders_of(self.snapshot) if self.is_broken(folder)}
         for ref in self.snapshot.parts["passages"]:
             if passages_folder(ref.key) in broken:
                 self._try(passages_folder(ref.key), partial(self._passages, ref))
