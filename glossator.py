@@ -193,8 +193,11 @@ def doctor(
 ) -> None:
     """Check every invariant of the published snapshot, and that all others that are kept are whole.
 
-    Exit code 1 when one does not hold. A repair makes lost passages, catalogs, BM25 indexes and vectors of the parts in
-    the lake, and puts the newest flip and today's access back from their copies.
+    Exit code 1 when one does not hold.
+
+    A repair makes lost passages, catalogs, BM25 indexes and vectors of the parts in the lake.
+
+    It puts the newest flip and today's access back from their copies.
 
     It embeds nothing, reads no source and publishes nothing, and a rollback's hold stays.
     """

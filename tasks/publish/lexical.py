@@ -13,7 +13,7 @@ from schemas.config import Bm25Config
 from schemas.identity import part_key
 from schemas.snapshot import PartRef
 from tasks.lake.arrays import disk_room
-from tasks.lake.lake import Lake, bm25_folder, passages_folder
+from tasks.lake.lake import Corrupt, Lake, bm25_folder, part_path, passages_folder
 from tasks.publish.bm25 import BM25_VERSION
 from tasks.publish.bm25_build import build_bm25
 from tasks.publish.catalog import read_arrow, read_catalog
@@ -77,11 +77,20 @@ def _places(lake: Lake, catalog: str) -> Mapping[int, npt.NDArray[np.int64]]:
 
 
 def _lists(lake: Lake, chunks: PartRef, terms: PartRef) -> tuple[pa.ListArray, npt.NDArray[np.int64]]:
-    """Return the lists of terms of a shard, and for each of its chunks which of them it has."""
+    """Return the lists of terms of a shard, and for each of its chunks which of them it has.
+
+    Raises:
+        Corrupt: a chunk has none.
+    """
     table = lake.read_part("tokens", terms.key)
     folder = lake.open_folder(passages_folder(chunks.key), verify={"chunks.arrow"})
     digests = read_arrow(folder / "chunks.arrow", ["embedded_digest"])
     rows = pc.index_in(digests["embedded_digest"].to_arrow(), value_set=table["embedded_digest"].combine_chunks())
+    if rows.null_count:
+        raise Corrupt(
+            f"{lake.storage.local(part_path('tokens', terms.key))} lacks {rows.null_count} chunk(s) of {folder}",
+            hint="delete that file and run `glossator index` again: it is computed anew",
+        )
     return table["tokens"].combine_chunks(), rows.to_numpy(zero_copy_only=False).astype(np.int64)
 
 

@@ -16,17 +16,43 @@ import json
 import logging
 import logging.config
 import os
+import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-from schemas.errors import TransientError
+from schemas.errors import GlossatorError, TransientError
 from tasks.lake.lake import first_line
 
 CONNECT_SECONDS = 10.0
 SLOW = 10
 """How much longer than others those calls may take: flush, load, create."""
+
+_NO_LOGIN = "check the token: the environment variable MILVUS_TOKEN, or user:password@ in milvus.uri"
+_NOT_THERE = "run `glossator doctor --repair`: what is gone is written again"
+_OTHER_COLUMNS = "the server takes no such rows or questions: check its version and the settings of [milvus]"
+_NEVER_BY_CODE = {
+    100: _NOT_THERE,  # Collection.
+    800: "the database of milvus.uri is not there: create it on the server, or name another",
+    109: _OTHER_COLUMNS,  # Schema.
+    1100: _OTHER_COLUMNS,  # Invalid parameter.
+    1101: _OTHER_COLUMNS,  # Missing parameter.
+    1400: _NO_LOGIN,
+    1401: "the user of MILVUS_TOKEN lacks a privilege: grant it on the server",
+    1700: _OTHER_COLUMNS,  # Field.
+}
+"""Of a server's refusals that stay however often it is asked (github.com/milvus-io/milvus, pkg/util/merr/errors.go)."""
+_NEVER_BY_STATUS = {
+    "UNAUTHENTICATED": _NO_LOGIN,
+    "PERMISSION_DENIED": _NO_LOGIN,
+    "INVALID_ARGUMENT": _OTHER_COLUMNS,
+    "UNIMPLEMENTED": "the server does not know this call: check its version",
+}
+"""Of gRPC."""
+_importing = threading.Lock()
 
 
 def connect(uri: str, folder: Path | None, seconds: float) -> Any:
@@ -38,6 +64,7 @@ def connect(uri: str, folder: Path | None, seconds: float) -> Any:
 
     Raises:
         TransientError: nobody answers there, or another process holds the folder.
+        GlossatorError: the server refuses this client.
     """
     _import_pymilvus()
     _quiet()
@@ -63,29 +90,61 @@ def _service_config(seconds: float) -> str:
     return json.dumps({"methodConfig": [{"name": [{}], "timeout": f"{seconds:.3f}s"}]})
 
 
-def _unreachable(uri: str, local: bool, error: Exception) -> TransientError:
+def shown_uri(uri: str) -> str:
+    """Return the URI of a server as it may be printed: without user and password."""
+    try:
+        login = urlsplit(uri).netloc.rpartition("@")[0]
+    except ValueError:
+        return "milvus.uri"
+    return uri.replace(f"{login}@", "", 1) if login else uri
+
+
+def _unreachable(uri: str, local: bool, error: Exception) -> GlossatorError:
     if local:
         return TransientError(
             f"cannot open Milvus Lite in {uri} ({_said(error)}): another process holds it, or it cannot be written",
             hint="wait for the other glossator command to end, then try again",
         )
-    return TransientError(
-        f"cannot reach Milvus at {uri}: {_said(error)}", hint="check milvus.uri and that the server runs"
-    )
+    shown = shown_uri(uri)
+    said = _said(error).replace(uri, shown)
+    if hint := _never(error):
+        return GlossatorError(f"Milvus at {shown} refuses us: {said}", hint=hint)
+    return TransientError(f"cannot reach Milvus at {shown}: {said}", hint="check milvus.uri and that the server runs")
 
 
 @contextmanager
 def told(what: str) -> Iterator[None]:
-    """Tell of Milvus's errors in our words."""
+    """Tell of Milvus's errors in our words.
+
+    Raises:
+        GlossatorError: it refuses the call, and would again. TransientError: any other failure.
+    """
     from grpc import RpcError
     from pymilvus.exceptions import MilvusException
 
     try:
         yield
     except (MilvusException, RpcError) as error:
-        raise TransientError(
-            f"Milvus could not {what}: {_said(error)}", hint="run the same command again: what is done so far is kept"
-        ) from error
+        message = f"Milvus could not {what}: {_said(error)}"
+        if hint := _never(error):
+            raise GlossatorError(message, hint=hint) from error
+        raise TransientError(message, hint="run the same command again: what is done so far is kept") from error
+
+
+def _never(error: BaseException | None) -> str | None:
+    """Return what to do about a failure that no other try mends; None for one that may pass."""
+    from grpc import RpcError
+    from pymilvus.exceptions import DataNotMatchException, MilvusException
+
+    while error is not None:  # pymilvus puts some of gRPC's refusals into an error without a code.
+        if isinstance(error, DataNotMatchException):
+            return _OTHER_COLUMNS
+        if isinstance(error, MilvusException) and error.code in _NEVER_BY_CODE:
+            return _NEVER_BY_CODE[error.code]
+        if isinstance(error, RpcError) and callable(status := getattr(error, "code", None)):
+            return _NEVER_BY_STATUS.get(status().name)
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def _said(error: Exception) -> str:
@@ -102,14 +161,17 @@ def _import_pymilvus() -> None:
     On import it calls ``logging.config.dictConfig``, which closes everybody's handlers: Prefect's then waits five
     seconds for its queue and never logs again.
     """
-    # gRPC's core writes to stderr past Python's logging, about pings among others.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    configure = logging.config.dictConfig
-    logging.config.dictConfig = lambda config: None
-    try:
-        import pymilvus  # noqa: F401
-    finally:
-        logging.config.dictConfig = configure
+    with _importing:  # Of two threads at once, the second would put the first one's stand-in back.
+        if "pymilvus" in sys.modules:
+            return
+        # gRPC's core writes to stderr past Python's logging, about pings among others.
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+        configure = logging.config.dictConfig
+        logging.config.dictConfig = lambda config: None
+        try:
+            import pymilvus  # noqa: F401
+        finally:
+            logging.config.dictConfig = configure
 
 
 def _quiet() -> None:

@@ -68,7 +68,7 @@ def test_a_server_that_does_not_answer_fails_a_call_in_the_time_that_it_has(tmp_
         for what, call in (
             ("take 4 rows", lambda: store.insert(ROWS)),
             ("find a collection", store.exists),
-            ("list its ids", lambda: list(store.ids())),
+            ("list its rows", lambda: list(store.ids())),
         ):
             begun = time.monotonic()
             with pytest.raises(TransientError, match=f"Milvus could not {what}: .+ -> run the same command again"):
