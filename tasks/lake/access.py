@@ -211,7 +211,7 @@ def unbury(lake: Lake, doc_id: str) -> None:
 
 
 def leave_to_the_next_run(lake: Lake, known: Set[str]) -> None:
-    """Note that documents with a tombstone, but for those known, are to be erased again: a run may have parts of them."""
+    """Note that documents with a tombstone, but for those known, are to be erased again."""
     for doc_id in read_tombstones(lake).keys() - known:
         lake.storage.write(f"{LEFT}/{doc_id}", b"")
 
