@@ -20,7 +20,8 @@ ROOT = Path(__file__).parents[2]
 
 def test_threads_that_connect_first_at_once_leave_logging_as_it_was() -> None:
     code = """
-import logging.config, threading
+import faulthandler, logging.config, os, threading
+faulthandler.dump_traceback_later(40, exit=True)
 from tasks.publish.milvus_client import _import_pymilvus
 before = logging.config.dictConfig
 barrier = threading.Barrier(4)
@@ -30,7 +31,7 @@ def one():
 threads = [threading.Thread(target=one) for _ in range(4)]
 [thread.start() for thread in threads]
 [thread.join() for thread in threads]
-assert logging.config.dictConfig is before
+os._exit(0 if logging.config.dictConfig is before else 3)
 """
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
