@@ -136,14 +136,16 @@ def _never(error: BaseException | None) -> str | None:
     from grpc import RpcError
     from pymilvus.exceptions import DataNotMatchException, MilvusException
 
-    while error is not None:  # pymilvus puts some of gRPC's refusals into an error without a code.
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:  # pymilvus wraps some of gRPC's refusals, and raises e from e.
+        seen.add(id(error))
         if isinstance(error, DataNotMatchException):
             return _OTHER_COLUMNS
         if isinstance(error, MilvusException) and error.code in _NEVER_BY_CODE:
             return _NEVER_BY_CODE[error.code]
         if isinstance(error, RpcError) and callable(status := getattr(error, "code", None)):
             return _NEVER_BY_STATUS.get(status().name)
-        error = error.__cause__ or error.__context__
+        error = error.__cause__
     return None
 
 

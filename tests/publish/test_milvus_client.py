@@ -57,6 +57,12 @@ def test_any_other_failure_may_pass(code: int) -> None:
         raise MilvusException(code, "not now")
 
 
+def test_an_error_that_is_its_own_cause_is_told_too() -> None:
+    error = MilvusException(1, "gone")
+    with pytest.raises(TransientError, match="again"), told("find it"):
+        raise error from error
+
+
 @pytest.fixture
 def refusing() -> Iterator[str]:
     """A server that takes nobody's token."""
