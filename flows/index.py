@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from types import MappingProxyType
 
 from flows.author import author
@@ -25,7 +25,7 @@ from schemas.work import ShardJob
 from tasks.chunk.step import CHUNK
 from tasks.contextualize.step import CONTEXTUALIZE
 from tasks.embed.step import EMBED
-from tasks.lake.access import read_tombstones
+from tasks.lake.access import LEFT, leave_to_the_next_run, left_of_purges, read_tombstones
 from tasks.lake.lake import Lake
 from tasks.lake.lease import publishing
 from tasks.load.step import LOAD
@@ -152,39 +152,48 @@ def publish(run: Runner, plan: Plan, parts: Parts, reason: str) -> tuple[Snapsho
 
 
 def index(run: Runner, plan: Plan, options: PlanOptions, reason: str) -> IndexReport:
-    """Carry out a plan: build, publish, report. Overtaken by another publisher, plan again: parts are reused."""
-    try:
-        done = _carry_out(run, plan, options, reason)
-    except BaseException as error:
-        for problem in _purge_again(plan):
-            error.add_note(problem)
-        raise
-    return done.model_copy(update={"warnings": (*done.warnings, *_purge_again(plan))})
+    """Carry out a plan: build, publish, report, and erase again what was purged meanwhile.
 
-
-def _carry_out(run: Runner, plan: Plan, options: PlanOptions, reason: str) -> IndexReport:
-    meter, begun = Meter(), time.perf_counter()
-    lake = lake_of(plan.workspace)
+    What failed first is what is raised. A run that is told to end does so at once: the next one erases that too.
+    """
+    meter, lake = Meter(), lake_of(plan.workspace)
+    known = frozenset(plan.purged) - left_of_purges(lake)
     listen(meter)
     try:
-        for attempt in range(1, MOST_ATTEMPTS + 1):
-            purged = read_tombstones(lake).keys()
-            try:
-                plan, parts = settle(run, plan, options)
-                if plan.nothing_to_do:
-                    for spec in plan.new_sources:  # All of its documents failed: they are in quarantine by its name.
-                        record_source(lake, spec)
-                    return describe(lake, plan)
-                snapshot, pointer, warnings = publish(run, plan, parts, reason)
-                break
-            except GlossatorError as error:
-                # A purge takes away what it finds, from under a run too.
-                overtaken = isinstance(error, Overtaken) or read_tombstones(lake).keys() != purged
-                if not overtaken or attempt == MOST_ATTEMPTS:
-                    raise
-                plan = _again(lake, plan, options, ())
+        described = _carry_out(run, plan, options, reason, meter)
+    except Exception as error:
+        left = _purge_again(lake, plan, known)
+        if isinstance(error, GlossatorError):
+            error.hint = "; ".join(filter(None, (error.hint, *left))) or None
+        raise
+    except BaseException:
+        leave_to_the_next_run(lake, known)
+        raise
     finally:
         unlisten(meter)
+    left = _purge_again(lake, plan, known)
+    return described.model_copy(update={"warnings": (*described.warnings, *left)})
+
+
+def _carry_out(run: Runner, plan: Plan, options: PlanOptions, reason: str, meter: Meter) -> IndexReport:
+    """Build, publish, report. Overtaken by another publisher, plan again: parts are reused."""
+    begun, lake = time.perf_counter(), lake_of(plan.workspace)
+    for attempt in range(1, MOST_ATTEMPTS + 1):
+        purged = read_tombstones(lake).keys()
+        try:
+            plan, parts = settle(run, plan, options)
+            if plan.nothing_to_do:
+                for spec in plan.new_sources:  # All of its documents failed: they are in quarantine by its name.
+                    record_source(lake, spec)
+                return describe(lake, plan)
+            snapshot, pointer, warnings = publish(run, plan, parts, reason)
+            break
+        except GlossatorError as error:
+            # A purge takes away what it finds, from under a run too.
+            overtaken = isinstance(error, Overtaken) or read_tombstones(lake).keys() != purged
+            if not overtaken or attempt == MOST_ATTEMPTS:
+                raise
+            plan = _again(lake, plan, options, ())
     described = report(plan, snapshot, pointer)
     return described.model_copy(
         update={
@@ -197,19 +206,23 @@ def _carry_out(run: Runner, plan: Plan, options: PlanOptions, reason: str) -> In
     )
 
 
-def _purge_again(plan: Plan) -> tuple[str, ...]:
-    """Erase what was purged since the plan was made: the run may have written parts of it since.
+def _purge_again(lake: Lake, plan: Plan, known: Set[str]) -> tuple[str, ...]:
+    """Erase what was purged while this run went on: it may have written parts of it since.
 
     Returns:
-        what could not be erased, and what to do.
+        Warnings: what could not be erased now is left to the next run, or to the same purge again. No reader shows it.
     """
-    config, lake = plan.workspace.config, lake_of(plan.workspace)
+    config = plan.workspace.config
     try:
-        for stone in [stone for doc_id, stone in read_tombstones(lake).items() if doc_id not in plan.purged]:
-            with publishing(lake, f"{author()} (purge)", config.run.lease_wait_seconds) as held:
-                purge(lake, config.milvus, stone, held.still_ours)
-    except GlossatorError as error:
-        return (f"a document that was purged meanwhile may have left parts: {error}; purge it again",)
+        leave_to_the_next_run(lake, known)
+        for doc_id, stone in read_tombstones(lake).items():
+            if doc_id not in known:
+                with publishing(lake, f"{author()} (purge)", config.run.lease_wait_seconds) as held:
+                    purge(lake, config.milvus, stone, held.still_ours)
+                lake.storage.delete(f"{LEFT}/{doc_id}")
+    except (GlossatorError, OSError) as error:
+        what = error.what if isinstance(error, GlossatorError) else str(error)
+        return (f"not erased again: what was purged during this run ({what}): the next `glossator index` does it",)
     return ()
 
 

@@ -13,6 +13,7 @@ from schemas.errors import UsageError
 from schemas.plan import Plan
 from schemas.report import IndexReport
 from schemas.work import SourceSpec
+from tasks.lake.access import left_of_purges
 from tasks.lake.lake import Lake
 from tasks.plan.planner import PlanOptions, make_plan
 from tasks.plan.registry import list_sources, record_source
@@ -46,7 +47,7 @@ def reconcile(
         GlossatorError: what was published stays.
     """
     plan = make_plan(lake, config, specs, options)
-    if plan.nothing_to_do:
+    if plan.nothing_to_do and not left_of_purges(lake):
         quarantine(lake, plan)
         for spec in plan.new_sources:  # Its documents are published already: its record was lost.
             record_source(lake, spec)

@@ -48,7 +48,7 @@ class VectorSearch(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DenseResult:
-    """Nearest visible chunks, and how they were found; ``note`` says why, where the index could not be reached."""
+    """Nearest visible chunks, and how they were found; ``note`` says why, where the index fell short."""
 
     ranking: Ranking
     way: Way
@@ -96,10 +96,11 @@ def _widening(
     acl_ids: Sequence[int] | None,
 ) -> DenseResult:
     limit = wanted
+    seen: dict[int, float] = {}
     way: Way = "index"
     while limit <= _LARGEST_LIMIT:
         hits = index().search(vector, limit, search_width(limit), acl_ids)
-        seen: dict[int, float] = {}
+        seen = {}
         for chunk_id, score in hits:
             row = reader.row(chunk_id)
             if row is not None and (allowed is None or allowed[row]):
@@ -112,7 +113,9 @@ def _widening(
             break
         limit *= _WIDEN
         way = "index widened"
-    return _exact(reader, vector, wanted, allowed)
+    exact = _exact(reader, vector, wanted, allowed)
+    found = f"the index found {len(seen):,} of {wanted:,} chunks"
+    return replace(exact, note=f"vectors compared one by one: {found} (`glossator doctor` tells whether it lost rows)")
 
 
 def _exact(

@@ -19,6 +19,7 @@ from schemas.config import Config, read_config
 from schemas.plan import Plan
 from schemas.report import IndexReport
 from schemas.snapshot import PartRef, Snapshot, Stage
+from tasks.lake.access import left_of_purges
 from tasks.lake.lake import MANIFEST, Lake, bm25_folder, passages_folder
 from tasks.plan.planner import PlanOptions, make_plan, workspace
 from tasks.plan.registry import resolve_source
@@ -91,7 +92,7 @@ def run(
     """Index a folder as the command line does with ``--runner plain``."""
     lake = lake or lake_beside(folder)
     plan = plan_of(folder, *assignments, lake=lake, source=source, options=options)
-    if plan.nothing_to_do:
+    if plan.nothing_to_do and not left_of_purges(lake):
         quarantine(lake, plan)
         return describe(lake, plan)
     return index(PlainRunner(), plan, options or PlanOptions(), "test")

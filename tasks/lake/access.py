@@ -32,10 +32,12 @@ from schemas.access import Groups
 from schemas.errors import Overtaken, TransientError
 from schemas.snapshot import Record
 from tasks.lake.lake import Corrupt, Lake
-from tasks.lake.storage import NotFound
+from tasks.lake.storage import NotFound, explained
 
 GROUPS = "access/groups.json"
 TOMBSTONES = "access/tombstones.json"
+LEFT = "state/purge"
+"""Documents that were purged during a run which has not erased them again at its end."""
 LOCK_SECONDS = 60.0
 
 NOBODY: Groups = ()
@@ -210,6 +212,18 @@ def unbury(lake: Lake, doc_id: str) -> None:
             _write_tombstones(lake, stones)
 
 
+def leave_to_the_next_run(lake: Lake, known: Set[str]) -> None:
+    """Note that documents with a tombstone, but for those known, are to be erased again."""
+    for doc_id in read_tombstones(lake).keys() - known:
+        lake.storage.write(f"{LEFT}/{doc_id}", b"")
+
+
+def left_of_purges(lake: Lake) -> frozenset[str]:
+    """Return the documents that are to be erased again, and still have a tombstone."""
+    left = frozenset(key.rpartition("/")[2] for key in lake.storage.keys(LEFT))
+    return left & read_tombstones(lake).keys() if left else left
+
+
 def _write_tombstones(lake: Lake, stones: Mapping[str, Tombstone]) -> None:
     rows = sorted(stones.values(), key=lambda item: (item.source, item.uri))
     _write(lake, TOMBSTONES, {"tombstones": [row.model_dump(mode="json") for row in rows]})
@@ -291,12 +305,18 @@ def _locked(lake: Lake) -> Iterator[None]:
     from filelock import FileLock, Timeout
 
     path = lake.storage.local("access/lock")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(path, timeout=LOCK_SECONDS)
     try:
-        with FileLock(path, timeout=LOCK_SECONDS):
-            yield
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
     except Timeout as error:
         raise TransientError(
             f"another process has been writing {path.parent} for {LOCK_SECONDS:.0f} s",
             hint="run the same command again",
         ) from error
+    except OSError as error:
+        raise explained(error, path.parent) from error
+    try:
+        yield
+    finally:
+        lock.release()

@@ -196,10 +196,8 @@ class Lake:
         """
         path = self.storage.local(folder)
         for name, size, digest in self._manifest(folder):
-            file = path / name
-            with reading(file):
-                whole = file.is_file() and file.stat().st_size == size
-            if not whole:
+            file, found = path / name, self.storage.stat(f"{folder}/{name}")
+            if found is None or found.bytes != size:
                 raise Corrupt(f"{file} is missing or cut short", hint=rebuild_hint(path))
             wanted = verify if isinstance(verify, bool) else name in verify
             if wanted and size <= up_to and file_digest(file) != digest:

@@ -78,10 +78,13 @@ def open_record(data: bytes) -> bytes:
 
 
 def file_digest(file: Path) -> str:
-    """Return the SHA-256 of a file's bytes.
+    """Return the SHA-256 of a file's bytes; "" where it is gone.
 
     Raises:
-        TransientError: it cannot be read now.
+        TransientError, GlossatorError: it cannot be read now, or not by us.
     """
-    with reading(file):
-        return hashlib.sha256(file.read_bytes()).hexdigest()
+    try:
+        with reading(file):
+            return hashlib.sha256(file.read_bytes()).hexdigest()
+    except FileNotFoundError:
+        return ""

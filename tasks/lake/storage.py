@@ -24,7 +24,8 @@ from schemas.errors import GlossatorError, TransientError
 
 TEMPORARY = ".tmp-"
 Blob = bytes | mmap.mmap
-_PASSING = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+_NOT_DAMAGED = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+_NOT_DAMAGED |= {errno.EACCES, errno.EPERM}
 
 
 class AlreadyExists(GlossatorError):
@@ -127,9 +128,12 @@ class LocalStorage:
 
     def exists(self, key: str) -> bool:
         try:
-            return self._path(key).exists()
+            self._path(key).stat()  # Path.exists takes a refusal for "no" in some versions of Python.
+        except (FileNotFoundError, NotADirectoryError):
+            return False
         except OSError as error:
             raise explained(error, self._path(key)) from error
+        return True
 
     def delete(self, key: str) -> None:
         try:
@@ -155,7 +159,7 @@ class LocalStorage:
     def stat(self, key: str) -> Stat | None:
         try:
             found = self._path(key).stat()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             raise explained(error, self._path(key)) from error
@@ -210,12 +214,13 @@ def reading(path: Path) -> Iterator[None]:
     """Tell a file that cannot be read at this moment from one that is damaged, around what reads it in its own way.
 
     Raises:
-        TransientError: the disk or the system failed. What is missing or damaged is raised as it was.
+        TransientError: the disk or the system failed. GlossatorError: we have no permission. What is missing or damaged
+            is raised as it was.
     """
     try:
         yield
     except OSError as error:
-        if error.errno not in _PASSING:
+        if error.errno not in _NOT_DAMAGED:
             raise
         raise explained(error, path) from error
 

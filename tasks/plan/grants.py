@@ -24,7 +24,7 @@ from schemas.config import AccessRule
 from schemas.errors import GlossatorError
 from schemas.snapshot import Flip, Snapshot
 from tasks.lake.access import NOBODY, Said, Tombstone, narrow
-from tasks.lake.lake import Corrupt, Lake, catalog_folder
+from tasks.lake.lake import Corrupt, Lake, catalog_folder, snapshot_path
 from tasks.lake.storage import reading
 from tasks.plan.source import SIDECAR, Listing, Source, SourceGone
 
@@ -130,20 +130,6 @@ def grant(target: pl.DataFrame, rules: Sequence[AccessRule], sidecars: Mapping[s
     return target.with_columns(granted=pl.Series([one(*row) for row in rows], dtype=pl.String))
 
 
-def _of_older(lake: Lake, name: str, columns: list[str]) -> pl.DataFrame | None:
-    """Return the documents of a snapshot; None where it is being swept.
-
-    Raises:
-        Corrupt: it is damaged: nobody can tell what a rollback to it would show.
-    """
-    try:
-        return _documents_of(lake, lake.read_snapshot(name), columns)
-    except Corrupt:  # Missing counts as damaged.
-        if not lake.has_snapshot(name):
-            return None
-        raise
-
-
 def revoke_by_rules(
     lake: Lake, rules: Sequence[AccessRule], flip: Flip | None, published: pl.DataFrame, documents: Set[str]
 ) -> None:
@@ -153,12 +139,16 @@ def revoke_by_rules(
 
     Args:
         documents: doc_ids of those that are to be indexed.
+
+    Raises:
+        Corrupt: a snapshot cannot be read: nobody knows what the rules have to take away there.
     """
     if not rules or flip is None:
         return
     columns = ["doc_id", "source", "uri"]
     older = [name for name in lake.snapshot_names() if name != flip.snapshot]
-    frames = [frame for name in older if (frame := _of_older(lake, name, columns)) is not None]
+    kept = filter(None, (_kept(lake, name) for name in older))
+    frames = [_documents_of(lake, snapshot, columns) for snapshot in kept]
     served = (
         pl.concat([published.select(columns), *frames])
         .unique("doc_id")
@@ -171,6 +161,20 @@ def revoke_by_rules(
         if named is not None:
             groups[doc_id] = tuple(sorted(set(named)))
     narrow(lake, Said(frozenset(groups), groups))
+
+
+def _kept(lake: Lake, name: str) -> Snapshot | None:
+    """Read a snapshot; None for one that a sweep or a purge has taken since it was listed."""
+    try:
+        return lake.read_snapshot(name)
+    except Corrupt as error:
+        if not lake.has_snapshot(name):
+            return None
+        path = lake.storage.local(snapshot_path(name))
+        raise Corrupt(
+            f"the rules of access cannot be applied to the older snapshot {name}: {path} is damaged",
+            hint="restore that file from a copy, or delete it: nobody can roll back to that snapshot then",
+        ) from error
 
 
 def _documents_of(lake: Lake, snapshot: Snapshot, columns: list[str]) -> pl.DataFrame:

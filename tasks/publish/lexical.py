@@ -13,7 +13,7 @@ from schemas.config import Bm25Config
 from schemas.identity import part_key
 from schemas.snapshot import PartRef
 from tasks.lake.arrays import disk_room
-from tasks.lake.lake import Lake, bm25_folder, passages_folder
+from tasks.lake.lake import Corrupt, Lake, bm25_folder, part_path, passages_folder
 from tasks.publish.bm25 import BM25_VERSION
 from tasks.publish.bm25_build import build_bm25
 from tasks.publish.catalog import read_arrow, read_catalog
@@ -52,7 +52,7 @@ def _corpus(
     shards = []
     for chunks, terms in zip(passages, tokens, strict=True):
         table = lake.read_part("tokens", terms.key)
-        at, rows = places.get(chunks.shard, nothing), _rows(lake, chunks, table)
+        at, rows = places.get(chunks.shard, nothing), _rows(lake, chunks, terms, table)
         lists = table["tokens"].combine_chunks()
         lengths[at] = np.diff(lists.offsets.to_numpy())[rows]
         for term in lists.values.dictionary.to_pylist():
@@ -77,11 +77,20 @@ def _places(lake: Lake, catalog: str) -> Mapping[int, npt.NDArray[np.int64]]:
     }
 
 
-def _rows(lake: Lake, chunks: PartRef, table: pa.Table) -> npt.NDArray[np.int64]:
-    """Return for each chunk of a shard the row of its text in the shard's table of TOKENS."""
+def _rows(lake: Lake, chunks: PartRef, terms: PartRef, table: pa.Table) -> npt.NDArray[np.int64]:
+    """Return for each chunk of a shard the row of its text in the shard's table of TOKENS.
+
+    Raises:
+        Corrupt: a chunk has none.
+    """
     folder = lake.open_folder(passages_folder(chunks.key), verify={"chunks.arrow"})
     digests = read_arrow(folder / "chunks.arrow", ["embedded_digest"])
     found = pc.index_in(digests["embedded_digest"].to_arrow(), value_set=table["embedded_digest"].combine_chunks())
+    if found.null_count:
+        raise Corrupt(
+            f"{lake.storage.local(part_path('tokens', terms.key))} lacks {found.null_count} chunk(s) of {folder}",
+            hint="delete that file and run `glossator index` again: it is computed anew",
+        )
     rows: npt.NDArray[np.int64] = found.to_numpy(zero_copy_only=False).astype(np.int64)
     return rows
 

@@ -21,7 +21,7 @@ from schemas.errors import GlossatorError, PublishRefused, TransientError
 from schemas.snapshot import VectorStoreRef
 from tasks.lake.lake import MILVUS_FOLDER, Lake
 from tasks.publish import milvus_folder, milvus_server
-from tasks.publish.milvus_client import SLOW, FolderUnreadable, connect, shown, told
+from tasks.publish.milvus_client import SLOW, FolderUnreadable, connect, shown_uri, told
 
 SCHEMA_VERSION = 1
 IDENTITY_LENGTH = 16
@@ -150,8 +150,9 @@ class MilvusStore:
         """
         if self.exists():
             if not self.is_ours() and self._made_by():
+                server = shown_uri(self._config.uri or "")
                 raise PublishRefused(
-                    f"the Milvus collection {self.ref.collection} on {shown(self._config.uri)} belongs to another lake",
+                    f"the Milvus collection {self.ref.collection} on {server} belongs to another lake",
                     hint="choose another name: --collection NAME",
                 )
             return

@@ -23,9 +23,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
-from schemas.errors import TransientError
+from schemas.errors import GlossatorError, TransientError
 from tasks.lake.lake import first_line
 
 
@@ -37,6 +37,29 @@ CONNECT_SECONDS = 10.0
 SLOW = 10
 """How much longer than others those calls may take: flush, load, create."""
 
+_NO_LOGIN = "check the token: the environment variable MILVUS_TOKEN, or user:password@ in milvus.uri"
+_NOT_THERE = "run `glossator doctor --repair`: what is gone is written again"
+_OTHER_COLUMNS = "the server takes no such rows or questions: check its version and the settings of [milvus]"
+_NEVER_BY_CODE = {
+    100: _NOT_THERE,  # Collection.
+    800: "the database of milvus.uri is not there: create it on the server, or name another",
+    109: _OTHER_COLUMNS,  # Schema.
+    1100: _OTHER_COLUMNS,  # Invalid parameter.
+    1101: _OTHER_COLUMNS,  # Missing parameter.
+    1400: _NO_LOGIN,
+    1401: "the user of MILVUS_TOKEN lacks a privilege: grant it on the server",
+    1700: _OTHER_COLUMNS,  # Field.
+}
+"""Of a server's refusals that stay however often it is asked (github.com/milvus-io/milvus, pkg/util/merr/errors.go)."""
+_NEVER_BY_STATUS = {
+    "UNAUTHENTICATED": _NO_LOGIN,
+    "PERMISSION_DENIED": _NO_LOGIN,
+    "INVALID_ARGUMENT": _OTHER_COLUMNS,
+    "UNIMPLEMENTED": "the server does not know this call: check its version",
+}
+"""Of gRPC."""
+_importing = threading.Lock()
+
 
 def connect(uri: str, folder: Path | None, seconds: float) -> Any:
     """Return a client.
@@ -47,6 +70,7 @@ def connect(uri: str, folder: Path | None, seconds: float) -> Any:
 
     Raises:
         TransientError: nobody answers there, or another process holds the folder.
+        GlossatorError: the server refuses this client.
     """
     _import_pymilvus()
     _quiet()
@@ -72,21 +96,26 @@ def _service_config(seconds: float) -> str:
     return json.dumps({"methodConfig": [{"name": [{}], "timeout": f"{seconds:.3f}s"}]})
 
 
-def _unreachable(uri: str, local: bool, error: Exception) -> TransientError:
+def shown_uri(uri: str) -> str:
+    """Return the URI of a server as it may be printed: without user and password."""
+    try:
+        login = urlsplit(uri).netloc.rpartition("@")[0]
+    except ValueError:
+        return "milvus.uri"
+    return uri.replace(f"{login}@", "", 1) if login else uri
+
+
+def _unreachable(uri: str, local: bool, error: Exception) -> GlossatorError:
     if local:
         return FolderUnreadable(
             f"cannot open Milvus Lite in {uri} ({_said(error)}): another process holds it, or it cannot be written",
             hint="wait for the other glossator command to end, then try again",
         )
-    return TransientError(
-        f"cannot reach Milvus at {shown(uri)}: {_said(error)}", hint="check milvus.uri and that the server runs"
-    )
-
-
-def shown(uri: str) -> str:
-    """Return a URI without the name and password that may stand in it."""
-    parts = urlsplit(uri)
-    return uri if parts.username is None else urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    shown = shown_uri(uri)
+    said = _said(error).replace(uri, shown)
+    if hint := _never(error):
+        return GlossatorError(f"Milvus at {shown} refuses us: {said}", hint=hint)
+    return TransientError(f"cannot reach Milvus at {shown}: {said}", hint="check milvus.uri and that the server runs")
 
 
 @contextmanager
@@ -95,6 +124,9 @@ def told(what: str, kind: type[TransientError] = TransientError) -> Iterator[Non
 
     Args:
         kind: of errors that say something of the store; those of the moment are TransientErrors, whatever it is.
+
+    Raises:
+        GlossatorError: it refuses the call, and would again. TransientError: any other failure.
     """
     from grpc import RpcError
     from pymilvus.exceptions import MilvusException
@@ -102,9 +134,30 @@ def told(what: str, kind: type[TransientError] = TransientError) -> Iterator[Non
     try:
         yield
     except (MilvusException, RpcError) as error:
+        message = f"Milvus could not {what}: {_said(error)}"
+        if hint := _never(error):
+            raise GlossatorError(message, hint=hint) from error
         raise (TransientError if _is_of_the_moment(error) else kind)(
-            f"Milvus could not {what}: {_said(error)}", hint="run the same command again: what is done so far is kept"
+            message, hint="run the same command again: what is done so far is kept"
         ) from error
+
+
+def _never(error: BaseException | None) -> str | None:
+    """Return what to do about a failure that no other try mends; None for one that may pass."""
+    from grpc import RpcError
+    from pymilvus.exceptions import DataNotMatchException, MilvusException
+
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:  # pymilvus wraps some of gRPC's refusals, and raises e from e.
+        seen.add(id(error))
+        if isinstance(error, DataNotMatchException):
+            return _OTHER_COLUMNS
+        if isinstance(error, MilvusException) and error.code in _NEVER_BY_CODE:
+            return _NEVER_BY_CODE[error.code]
+        if isinstance(error, RpcError) and callable(status := getattr(error, "code", None)):
+            return _NEVER_BY_STATUS.get(status().name)
+        error = error.__cause__
+    return None
 
 
 def _is_of_the_moment(error: Exception) -> bool:
@@ -130,29 +183,23 @@ def _said(error: Exception) -> str:
     return first_line(message if str(message).strip() else type(error).__name__)
 
 
-_importing = threading.Lock()
-
-
 def _import_pymilvus() -> None:
     """Import pymilvus without letting it reconfigure the logging of the whole process.
 
     On import it calls ``logging.config.dictConfig``, which closes everybody's handlers: Prefect's then waits five
     seconds for its queue and never logs again.
     """
-    with _importing:  # Of two threads the later would keep what the earlier has put in its place for a moment.
-        if "pymilvus" not in sys.modules:
-            _import_quietly()
-
-
-def _import_quietly() -> None:
-    # gRPC's core writes to stderr past Python's logging, about pings among others.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    configure = logging.config.dictConfig
-    logging.config.dictConfig = lambda config: None
-    try:
-        import pymilvus  # noqa: F401
-    finally:
-        logging.config.dictConfig = configure
+    with _importing:  # Of two threads at once, the second would put the first one's stand-in back.
+        if "pymilvus" in sys.modules:
+            return
+        # gRPC's core writes to stderr past Python's logging, about pings among others.
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+        configure = logging.config.dictConfig
+        logging.config.dictConfig = lambda config: None
+        try:
+            import pymilvus  # noqa: F401
+        finally:
+            logging.config.dictConfig = configure
 
 
 def _quiet() -> None:

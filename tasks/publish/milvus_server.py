@@ -6,13 +6,14 @@ Clients are processes with a file in a folder, so that one that was killed does 
 
 All of it happens under one file lock: nobody connects to a server that is about to end, and no two are started. One
 that ends says so, and is waited for: Milvus Lite finishes the index that it is building, minutes for 300,000 rows.
-The server has no authentication: any user of this machine can read, change and drop the rows. They hold vectors, ids
-and paths, no text.
+The server has no authentication: any user of this machine can read the vectors, list the documents' paths, and change
+or drop the rows (``doctor --repair`` writes them again). It holds no text.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -27,7 +28,7 @@ from pathlib import Path
 import psutil
 from filelock import FileLock, Timeout
 
-from schemas.errors import TransientError
+from schemas.errors import GlossatorError, TransientError
 from schemas.snapshot import Record
 from tasks.lake.storage import LocalStorage
 from tasks.publish.milvus_client import FolderUnreadable
@@ -72,9 +73,8 @@ def connect(folder: Path, linger: float = LINGER_SECONDS) -> str:
         try:
             found = _running(folder)
             if found is None:
-                _spawn(folder, linger)
-                found = _await(folder)
-        except BaseException:
+                found = _await(folder, _spawn(folder, linger))
+        except BaseException:  # Nobody would take it back, and the next server would never end.
             disconnect(folder)
             raise
     return f"http://127.0.0.1:{found.port}"
@@ -91,7 +91,9 @@ def disconnect(folder: Path) -> None:
 @contextmanager
 def kept_running(folder: Path) -> Iterator[None]:
     """Let the server that is started inside stay until the end, however long nobody asks it."""
-    _register(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(folder):
+        _register(folder)
     try:
         yield
     finally:
@@ -157,14 +159,17 @@ def _is_alive(pid: int, created: float) -> bool:
 
 def _register(folder: Path) -> None:
     with _counting:
-        _connections[folder] += 1
-        _clients(folder).mkdir(parents=True, exist_ok=True)
         LocalStorage(_clients(folder)).write(str(os.getpid()), str(_created(os.getpid())).encode())
+        _connections[folder] += 1
 
 
 def _has_clients(folder: Path) -> bool:
     alive = False
-    for file in _clients(folder).glob("[0-9]*"):
+    try:
+        files = [file for file in _clients(folder).iterdir() if re.fullmatch("[0-9]+", file.name)]
+    except FileNotFoundError:
+        return False
+    for file in files:
         try:
             pid, created = int(file.name), float(file.read_text())
         except (OSError, ValueError):
@@ -199,11 +204,11 @@ def _running(folder: Path) -> Discovery | None:
     return None
 
 
-def _spawn(folder: Path, linger: float) -> None:
+def _spawn(folder: Path, linger: float) -> subprocess.Popen[bytes]:
     _discovery(folder).unlink(missing_ok=True)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     with _log(folder).open("wb") as log:
-        subprocess.Popen(
+        return subprocess.Popen(
             [sys.executable, "-m", "tasks.publish.milvus_server", str(folder), str(linger)],
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -213,21 +218,28 @@ def _spawn(folder: Path, linger: float) -> None:
         )
 
 
-def _await(folder: Path) -> Discovery:
+def _await(folder: Path, process: subprocess.Popen[bytes]) -> Discovery:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         found = _running(folder)
         if found is not None:
             return found
+        if process.poll() is not None:
+            break
         log = _log(folder).read_text(errors="replace")
         if "Traceback" in log:
             break
         time.sleep(0.05)
     last = _log(folder).read_text(errors="replace").strip().rpartition("\n")[2]
     raise FolderUnreadable(
-        f"the vector store in {folder} did not start: {last or 'no answer'}",
+        f"the vector store in {folder} did not start: {last or _end(process)}",
         hint=f"see {_log(folder)}; if another program holds the folder, end it and try again",
     )
+
+
+def _end(process: subprocess.Popen[bytes]) -> str:
+    code = process.poll()
+    return "no answer" if code is None else f"its process ended at once ({code})"
 
 
 def serve(folder: Path, linger: float) -> None:
@@ -244,7 +256,8 @@ def serve(folder: Path, linger: float) -> None:
     _announce(folder, announcement)
 
     def close() -> None:
-        _announce(folder, announcement.model_copy(update={"port": CLOSING}))
+        with suppress(GlossatorError):  # On a full disk too the store is closed; who comes meanwhile finds the lock.
+            _announce(folder, announcement.model_copy(update={"port": CLOSING}))
         server.stop(grace=2).wait()
         store.close()
         _discovery(folder).unlink(missing_ok=True)
@@ -255,7 +268,8 @@ def serve(folder: Path, linger: float) -> None:
         if not stopped and _has_clients(folder):
             idle_since = time.monotonic()
         elif stopped or time.monotonic() - idle_since > linger:
-            with _locked(folder):
+            # Who holds the lock for so long may be about to come: look again.
+            with suppress(TransientError), _locked(folder):
                 if stopped or not _has_clients(folder):
                     close()
                     return

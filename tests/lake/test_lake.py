@@ -15,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from schemas.errors import TransientError
+from schemas.errors import GlossatorError, TransientError
 from schemas.snapshot import Failure, Flip, PartRef
 from schemas.tables import CONTEXTS, TOKENS
 from tasks.lake.lake import MANIFEST, Corrupt, Lake, part_path
@@ -275,3 +275,23 @@ def test_a_folder_that_the_disk_fails_to_read_is_not_called_damaged(
     monkeypatch.setattr(Path, "read_bytes", lambda self: fails_to_read(errno.EIO)() if self == path else read(self))
     with pytest.raises(TransientError, match="one: Input/output error"):
         lake.open_folder("catalog/c", verify=True)
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EACCES])
+def test_a_folder_whose_files_cannot_be_looked_at_is_told_not_taken_for_damaged(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    lake.write_folder("bm25/k", {"a": b"1"})
+    stat = Path.stat
+
+    def failing(self: Path, **options: bool) -> os.stat_result:
+        if self.name == "a":
+            raise OSError(number, os.strerror(number), str(self))
+        return stat(self, **options)
+
+    monkeypatch.setattr(Path, "stat", failing)
+    for look in (lake.open_folder, lake.has_folder, lambda folder: lake.storage.exists(f"{folder}/a")):
+        with pytest.raises(GlossatorError, match="bm25/k/a") as caught:
+            look("bm25/k")
+        assert not isinstance(caught.value, Corrupt)
+        assert isinstance(caught.value, TransientError) == (number == errno.EIO)

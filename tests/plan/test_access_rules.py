@@ -16,7 +16,7 @@ from schemas.errors import Overtaken, PlanRefused
 from schemas.identity import acl_id, document_id
 from schemas.plan import ChangeCounts
 from tasks.lake.access import put_back_access, read_access
-from tasks.lake.lake import Corrupt
+from tasks.lake.lake import Corrupt, Lake, snapshot_path
 from tasks.plan.planner import PlanOptions, make_plan
 from tasks.plan.registry import list_sources
 from tasks.publish.catalog import read_catalog
@@ -312,6 +312,24 @@ def test_rules_reach_documents_that_are_gone_and_still_served(docs: Path) -> Non
     shown = reader.visibility.of(["board", "legal", "court"]).chunks
     uris = [reader.documents().column("uri")[row].as_py() for row in reader.document_rows()[shown]]
     assert uris and "legal.md" not in uris
+
+
+def test_rules_name_an_older_snapshot_that_is_damaged_and_pass_over_one_that_is_gone(
+    docs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(docs, HR)
+    lake = lake_beside(docs)
+    older = published(lake).name
+    (docs / "legal.md").unlink()
+    run(docs, HR)
+    path = lake.storage.local(snapshot_path(older))
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(Corrupt, match=f"older snapshot {older}.* -> restore that file from a copy, or delete it"):
+        plan_of(docs, HR)
+    path.unlink()
+    names = Lake.snapshot_names
+    monkeypatch.setattr(Lake, "snapshot_names", lambda self: [*names(self), older])  # Listed, then swept.
+    assert plan_of(docs, HR).nothing_to_do
 
 
 def test_a_source_that_cannot_be_listed_keeps_no_revocation_back(docs: Path, tmp_path: Path) -> None:

@@ -145,3 +145,25 @@ def test_a_server_that_takes_long_to_end_is_waited_for_and_no_other_lock(
                 connect(folder, linger=0.5)
     finally:
         assert holder.wait(timeout=10) == 0
+
+
+def test_a_server_that_ends_at_its_start_is_told_at_once_and_leaves_no_client(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    begun = time.monotonic()
+    with pytest.raises(TransientError, match="did not start: its process ended at once"):
+        connect(folder)
+    assert time.monotonic() - begun < 20
+    assert list(folder.with_suffix(".clients").iterdir()) == []
+    assert milvus_server._connections[folder] == 0
+
+
+def test_foreign_files_among_its_clients_are_no_clients(folder: Path) -> None:
+    clients = folder.with_suffix(".clients")
+    assert not milvus_server._has_clients(folder), "no folder yet"
+    clients.mkdir()
+    for name in (".DS_Store", ".tmp-1234", "notes"):
+        (clients / name).write_text("1.0")
+    assert not milvus_server._has_clients(folder)
+    assert len(list(clients.iterdir())) == 3

@@ -46,6 +46,7 @@ def test_an_index_that_returns_too_little_is_replaced_by_exact_scores(
     vector = handbook.vectors(np.array([3]))[0]
     found = search_dense(handbook, lambda: make_index(handbook, most=4), vector, 20, brute_force_rows=0)
     assert found.way == "exact"
+    assert found.note is not None and "the index found 4 of 20 chunks" in found.note
     assert found.ranking.rows.tolist() == nearest(handbook, vector, None, 20)
 
 
