@@ -27,7 +27,8 @@ from schemas.identity import chunk_id, embedded_digest, embedded_text
 from schemas.rows import metadata_of
 from schemas.snapshot import SHORT, PartRef, Record, Snapshot
 from schemas.work import Workspace
-from tasks.lake.access import read_access
+from tasks.lake import flip_copy
+from tasks.lake.access import damaged_copies, read_access
 from tasks.lake.lake import Corrupt, Lake, bm25_folder, catalog_folder, part_path, passages_folder, rebuild_hint
 from tasks.lake.storage import NotFound
 from tasks.plan.registry import list_sources
@@ -246,6 +247,9 @@ def _history(config: Config, lake: Lake, current: Snapshot) -> tuple[bool, str, 
     for _ in islice(lake.newest_flips(), MOST_FLIPS):
         pass
     lost = (max(numbers) - len(numbers)) if numbers else 0
+    if flip_copy.is_damaged(lake.storage):
+        what = f"{lake.storage.local(flip_copy.KEY)} is damaged: nothing would tell that the newest flip was lost"
+        return True, what, "run `glossator doctor --repair`: it is written anew"
     # Nothing but the history needs an older flip.
     said = f"{len(numbers):,} flips and {len(read_pins(lake)):,} pins can be read"
     return False, f"{said}; {lost:,} older flips are missing" if lost else said, ""
@@ -253,6 +257,9 @@ def _history(config: Config, lake: Lake, current: Snapshot) -> tuple[bool, str, 
 
 def _access(config: Config, lake: Lake, current: Snapshot) -> tuple[bool, str, str]:
     access = read_access(lake)
+    if damaged := damaged_copies(lake):
+        what = f"{lake.storage.local(damaged[0])} is damaged: nothing could put back its file"
+        return True, what, "run `glossator doctor --repair`: it is written anew"
     said = f"{len(access.groups):,} documents have groups today, {len(access.tombstones):,} were purged"
     return False, said, ""
 

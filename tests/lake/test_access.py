@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,6 +16,9 @@ from tasks.lake.access import (
     access_version,
     bury,
     change_groups,
+    damaged_copies,
+    damaged_copies,
+    put_back_access,
     read_access,
     read_tombstones,
     unbury,
@@ -80,3 +84,62 @@ def test_a_damaged_file_is_no_empty_one(lake: Lake, key: str, data: bytes) -> No
     with pytest.raises(Corrupt):
         change_groups(lake, lambda table: {}) if key == GROUPS else unbury(lake, "b")
     assert lake.storage.read(key) == data, "what can be restored is not written over"
+
+
+class Killed(BaseException):
+    """In place of a kill."""
+
+
+def killed_at(monkeypatch: pytest.MonkeyPatch, lake: Lake, key: str, act: Callable[[], object]) -> None:
+    """Act, and be killed right before ``key`` is written."""
+    write = lake.storage.write
+
+    def die(where: str, data: bytes) -> None:
+        if where == key:
+            raise Killed
+        write(where, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(lake.storage, "write", die)
+        with pytest.raises(Killed):
+            act()
+
+
+def test_a_right_that_was_half_given_does_not_come_back_after_it_was_taken(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change_groups(lake, lambda table: table | {"a": ("x",)})
+    killed_at(monkeypatch, lake, GROUPS, lambda: change_groups(lake, lambda table: table | {"a": ("x", "y")}))
+    change_groups(lake, lambda table: table | {"a": ("x",)})  # The revocation: of what the file never gave.
+    lake.storage.delete(GROUPS)
+    assert put_back_access(lake) == [GROUPS]
+    assert dict(read_access(lake).groups) == {"a": ("x",)}
+
+
+def test_a_purge_that_was_half_taken_back_and_asked_for_again_stays(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bury(lake, stone("a"))
+    killed_at(monkeypatch, lake, TOMBSTONES, lambda: unbury(lake, "a"))
+    bury(lake, stone("a", "again"))
+    lake.storage.delete(TOMBSTONES)
+    assert put_back_access(lake) == [TOMBSTONES]
+    assert read_tombstones(lake) == {"a": stone("a")}
+
+
+@pytest.mark.parametrize("key", [GROUPS, TOMBSTONES])
+@pytest.mark.parametrize("by_repair", [True, False])
+def test_a_damaged_copy_is_written_anew(lake: Lake, key: str, by_repair: bool) -> None:
+    def say() -> None:
+        change_groups(lake, lambda table: table | {"a": ("x",)})
+        bury(lake, stone("a"))
+
+    say()
+    lake.storage.write(f"copies/{key}", b"{")
+    assert damaged_copies(lake) == [f"copies/{key}"]
+    if by_repair:
+        assert put_back_access(lake) == [f"copies/{key}"]
+    else:
+        say()
+    assert damaged_copies(lake) == []
+    assert lake.read_json(f"copies/{key}") == lake.read_json(key)

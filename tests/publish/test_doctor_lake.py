@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from schemas.snapshot import Snapshot
+from tasks.lake.access import change_groups, put_back_access
 from tasks.lake.lake import Corrupt, Lake, bm25_folder, catalog_folder, part_path, passages_folder
 from tasks.publish.catalog import write_catalog
 from tasks.publish.doctor import examine_lake
@@ -76,6 +77,17 @@ def test_a_damaged_part_of_what_is_kept_is_found(docs: Path, old: Snapshot) -> N
     flip_a_bit(lake_beside(docs).storage.local(part_path("load", old.parts["load"][0].key)))
     ((message, remedy),) = found(docs).values()
     assert "is damaged" in message and "restore it from a copy" in remedy
+
+
+@pytest.mark.parametrize("key", ["flip.json", "access/groups.json"])
+def test_a_damaged_copy_is_found_and_written_anew(docs: Path, key: str) -> None:
+    lake = lake_beside(docs)
+    change_groups(lake, lambda table: table | {"0" * 16: ()})
+    lake.storage.write(f"copies/{key}", b"{")
+    ((message, remedy),) = found(docs).values()
+    assert f"{key} is damaged" in message and "doctor --repair" in remedy
+    assert [*lake.put_back_flip(), *put_back_access(lake)] == [f"copies/{key}"]
+    assert found(docs) == {}
 
 
 def test_a_lost_record_of_a_source_is_found(docs: Path) -> None:
