@@ -40,11 +40,14 @@ def one_server(lake: Lake, config: MilvusConfig) -> AbstractContextManager[None]
     return milvus_server.kept_running(local_milvus(lake)) if own else nullcontext()
 
 
-def open_milvus(config: MilvusConfig, lake: Lake, ref: VectorStoreRef, *, create: bool = False) -> MilvusStore:
+def open_milvus(
+    config: MilvusConfig, lake: Lake, ref: VectorStoreRef, *, create: bool = False, mend: bool = False
+) -> MilvusStore:
     """Open the Milvus collection of a snapshot: on a server, or embedded in the lake.
 
     Args:
-        create: make the folder of Milvus Lite where there is none; readers write nothing.
+        create: make the folder of Milvus Lite where there is none; readers write nothing. Implies ``mend``.
+        mend: build index files anew that Milvus Lite cannot load. For whoever holds the lease.
 
     Raises:
         VectorsGone: there is no such folder. TransientError: as for MilvusStore.
@@ -54,7 +57,7 @@ def open_milvus(config: MilvusConfig, lake: Lake, ref: VectorStoreRef, *, create
             f"the vectors in {local_milvus(lake)} are gone",
             hint="run `glossator doctor --repair`: they are written again",
         )
-    return MilvusStore(config, local_milvus(lake), ref, lake.identity)
+    return MilvusStore(config, local_milvus(lake), ref, lake.identity, mend=create or mend)
 
 
 def local_milvus(lake: Lake) -> Path:
@@ -90,12 +93,15 @@ def search_width(limit: int) -> int:
 class MilvusStore:
     """One Milvus collection."""
 
-    def __init__(self, config: MilvusConfig, local: Path, ref: VectorStoreRef, owner: Callable[[], str]) -> None:
+    def __init__(
+        self, config: MilvusConfig, local: Path, ref: VectorStoreRef, owner: Callable[[], str], *, mend: bool = False
+    ) -> None:
         """Connect.
 
         Args:
             local: folder of Milvus Lite, used when the config names no server.
             owner: gives the identity of the lake. On a server another lake may use the same collection name.
+            mend: as for ``open_milvus``.
 
         Raises:
             TransientError: the server is unreachable, or another process holds the folder.
@@ -105,6 +111,7 @@ class MilvusStore:
         self._folder = local
         self._owner = owner
         self._local = not config.uri
+        self._mends = mend and self._local
         self._served = self._local and config.shared
         self._limit = config.timeout_seconds
         self._slow_limit = config.timeout_seconds * SLOW
@@ -330,9 +337,10 @@ class MilvusStore:
                 )
             try:
                 self._load_collection()
-            except TransientError:
-                if not self._local or not milvus_folder.forget_indexes(self._folder, self.ref.collection):
+            except TransientError as error:
+                if not (self._mends and milvus_folder.blames_index(error)):
                     raise
+                milvus_folder.forget_indexes(self._folder, self.ref.collection)
                 self._load_collection()
             self._loaded = True
 

@@ -65,7 +65,7 @@ def connect(folder: Path, linger: float = LINGER_SECONDS) -> str:
         TransientError: it did not start; the message names its log.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(folder):
+    with locked(folder):
         _register(folder)
         found = _running(folder)
         if found is None:
@@ -114,7 +114,8 @@ def _client_file(folder: Path, pid: int) -> Path:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[None]:
+    """Keep everybody from starting, stopping and finding the server of a folder."""
     lock, begun = FileLock(folder.with_suffix(".lock")), time.monotonic()
     while True:
         try:
@@ -249,7 +250,7 @@ def serve(folder: Path, linger: float) -> None:
         if not stopped and _has_clients(folder):
             idle_since = time.monotonic()
         elif stopped or time.monotonic() - idle_since > linger:
-            with _locked(folder):
+            with locked(folder):
                 if stopped or not _has_clients(folder):
                     close()
                     return

@@ -231,7 +231,7 @@ def _delete_rows(lake: Lake, milvus: MilvusConfig, doc_id: str) -> int:
         with closing(open_milvus(milvus, lake, of(collection_name(lake.collection, "0" * IDENTITY_LENGTH)))) as store:
             names = store.siblings()
         for name in names:
-            with closing(open_milvus(milvus, lake, of(name))) as store:
+            with closing(open_milvus(milvus, lake, of(name), mend=True)) as store:
                 if not store.is_ours():  # Two lakes may share a server, and the name of a collection.
                     continue
                 count = store.count_document(doc_id)

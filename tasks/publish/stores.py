@@ -49,7 +49,7 @@ def _vectors_exist(space: Workspace, key: str) -> bool:
     if not lake.has_folder(catalog_folder(receipt.catalog)):
         return False
     ids = read_catalog(lake, receipt.catalog, "chunks", ["chunk_id"])["chunk_id"].to_list()
-    with closing(open_milvus(space.config.milvus, lake, vector_store(space))) as store:
+    with closing(open_milvus(space.config.milvus, lake, vector_store(space), mend=True)) as store:
         return store.exists() and len(store.present(ids)) == len(ids)
 
 

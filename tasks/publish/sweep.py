@@ -222,7 +222,7 @@ class _Sweep:
 
     def _milvus(self, dropped: Sequence[Snapshot]) -> None:
         newest = self.needs.snapshots[0].vectors
-        with closing(open_milvus(self.milvus, self.lake, newest)) as store:
+        with closing(open_milvus(self.milvus, self.lake, newest, mend=True)) as store:
             names, remains = store.siblings(), store.remains()
         for name in names:
             if name in self.needs.collections:
@@ -277,7 +277,7 @@ class _Sweep:
 
     def _store(self, collection: str) -> MilvusStore:
         ref = VectorStoreRef(collection=collection, dimension=0, model="", model_identity="")
-        return open_milvus(self.milvus, self.lake, ref)
+        return open_milvus(self.milvus, self.lake, ref, mend=True)
 
     # --- files -----------------------------------------------------------------------------------------------------
 
