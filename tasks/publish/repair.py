@@ -74,7 +74,7 @@ def repair(lake: Lake, config: Config, fence: Callable[[], None]) -> list[Repair
             # What a newer snapshot has its rows in, or may have, is never emptied for an older one.
             may_clear = len(collections) == place and snapshot.vectors.collection not in collections.values()
             collections[name] = snapshot.vectors.collection
-            reports.append(_repair(lake, config, snapshot, fence if may_clear else None))
+            reports.append(_repair(lake, config, snapshot, fence if may_clear else None, kept=place > 0))
         except GlossatorError as error:
             if not place:
                 raise
@@ -87,18 +87,21 @@ def _unread(name: str, error: GlossatorError) -> RepairReport:
     return RepairReport(snapshot=name, rebuilt=(), problems=(str(error),), before=(finding,), after=(finding,))
 
 
-def _repair(lake: Lake, config: Config, snapshot: Snapshot, fence: Callable[[], None] | None) -> RepairReport:
+def _repair(
+    lake: Lake, config: Config, snapshot: Snapshot, fence: Callable[[], None] | None, *, kept: bool
+) -> RepairReport:
     """Examine a snapshot, build again what is damaged, and examine it once more."""
     space = workspace_as_made(lake, config, snapshot)
-    before = tuple(examine(space, lake, snapshot))
+    before = tuple(examine(space, lake, snapshot, kept=kept))
     if all(finding.ok for finding in before):
         return RepairReport(snapshot=snapshot.name, rebuilt=(), problems=(), before=before, after=before)
     work = _Repair(space, lake, snapshot, fence)
     work.files()
     # Lost parts keep nobody from reading; damaged folders do, and then nothing can be said of what they hold.
     whole = not any(work.is_broken(folder) for folder in work.folders())
-    work.contents(finding.check for finding in examine(space, lake, snapshot, despite_damage=whole) if not finding.ok)
-    after = tuple(examine(space, lake, snapshot, despite_damage=whole))
+    look = partial(examine, space, lake, snapshot, despite_damage=whole, kept=kept)
+    work.contents(finding.check for finding in look() if not finding.ok)
+    after = tuple(look())
     return RepairReport(
         snapshot=snapshot.name,
         rebuilt=tuple(dict.fromkeys(work.rebuilt)),

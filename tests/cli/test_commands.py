@@ -200,8 +200,11 @@ def test_status_with_and_without_json(indexed: Any) -> None:
 def test_doctor_is_content_with_a_fresh_index(indexed: Any) -> None:
     shown, data = indexed.run("doctor"), indexed.run("doctor", "--json").json
     assert shown.code == 0
-    assert [finding["check"] for finding in data] == ["files", "spans", "bm25", "milvus", "recall", "identity"]
-    assert all(finding["ok"] for finding in data) and shown.out.count("✓") == 6
+    assert [finding["check"] for finding in data] == [
+        *("files", "spans", "bm25", "milvus", "recall", "identity"),
+        *("history", "access", "sources", "kept"),
+    ]
+    assert all(finding["ok"] for finding in data) and shown.out.count("✓") == len(data)
 
 
 def test_evaluate_scores_each_mode(indexed: Any) -> None:
