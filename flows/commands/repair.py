@@ -8,6 +8,7 @@ from flows.console import show_findings
 from query.layout import hanging
 from schemas.errors import ExitCode, UsageError
 from schemas.snapshot import SHORT, Snapshot
+from tasks.lake import flip_copy
 from tasks.lake.access import put_back_access
 from tasks.lake.lake import Lake
 from tasks.lake.lease import publishing
@@ -19,11 +20,10 @@ from tasks.publish.repair import RepairReport, repair
 def mend(door: Door, *, json: bool) -> ExitCode:
     """Repair the current snapshot and the others, say what was found and done, and return the exit code."""
     lake = door.lake()
-    back = lake.put_back_flip()
-    if lake.current_flip() is None:
+    if not lake.flip_numbers() and not lake.storage.exists(flip_copy.KEY):
         raise UsageError(f"collection {lake.collection!r} is empty", hint="run `glossator index FOLDER` first")
     with publishing(lake, f"{author()} (doctor --repair)", door.config.run.lease_wait_seconds):
-        back += put_back_access(lake)
+        back = lake.put_back_flip() + put_back_access(lake)
         reports = repair(lake, door.config, lambda: fence(lake, author(), "doctor --repair"))
         snapshot = lake.read_snapshot(reports[0].snapshot)
         ailing = [finding for finding in examine_lake(door.config, lake, snapshot) if not finding.ok]

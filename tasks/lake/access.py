@@ -21,7 +21,6 @@ lost.
 from __future__ import annotations
 
 import datetime as dt
-import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -185,9 +184,7 @@ def change_groups(
             raise Overtaken(f"somebody else has changed who may see what in {lake.collection!r}")
         before = _read_groups(lake)
         after = {doc_id: tuple(sorted(set(groups))) for doc_id, groups in sorted(change(dict(before)).items())}
-        # A copy that says more than the file was left by a process that was killed between the two.
-        if after != before or not _copy_says(lake, GROUPS, after):
-            _write(lake, GROUPS, after)
+        _write(lake, GROUPS, {doc_id: list(groups) for doc_id, groups in after.items()})
         return _stamp(lake, GROUPS)
 
 
@@ -199,16 +196,17 @@ def bury(lake: Lake, tombstone: Tombstone) -> Tombstone:
     """Set a tombstone; one that is there already stays as it is. Return the one that is there then."""
     with _locked(lake):
         stones = read_tombstones(lake)
-        if tombstone.doc_id not in stones:
-            _write_tombstones(lake, {**stones, tombstone.doc_id: tombstone})
-        return stones.get(tombstone.doc_id, tombstone)
+        stone = stones.setdefault(tombstone.doc_id, tombstone)
+        _write_tombstones(lake, stones)
+        return stone
 
 
 def unbury(lake: Lake, doc_id: str) -> None:
     """Take a tombstone away: the next plan takes the document in again, if its source still has it."""
     with _locked(lake):
         stones = read_tombstones(lake)
-        if stones.pop(doc_id, None) is not None:
+        stones.pop(doc_id, None)
+        if lake.storage.exists(TOMBSTONES):
             _write_tombstones(lake, stones)
 
 
@@ -248,22 +246,46 @@ def _read(lake: Lake, key: str, nothing: Any) -> Any:
 
 
 def _write(lake: Lake, key: str, value: Any) -> None:
-    """Write a file and its copy. The copy first: what it knows more than the file is on its way to be written again."""
-    lake.write_json(_copy_of(key), value)
-    lake.write_json(key, value)
+    """Write a copy and its file, each unless it says so already.
+
+    The copy first: what it knows more than the file is on its way to be written again. Whoever was killed between the
+    two left it so, or a fault did: what the file says already may be news to it.
+    """
+    for place in (_copy_of(key), key):
+        if not _says(lake, place, value):
+            lake.write_json(place, value)
 
 
-def _copy_says(lake: Lake, key: str, value: Any) -> bool:
+def _says(lake: Lake, key: str, value: Any) -> bool:
     try:
-        return bool(lake.read_json(_copy_of(key)) == json.loads(json.dumps(value)))
+        return bool(lake.read_json(key) == value)
     except (NotFound, Corrupt):
         return False
 
 
 def put_back_access(lake: Lake) -> list[str]:
-    """Put back from their copies what is lost or damaged; return the storage keys."""
+    """Put back from their copies what is lost or damaged, and damaged copies from their files; return the keys."""
     with _locked(lake):
-        return [key for key in (GROUPS, TOMBSTONES) if not _is_whole(lake, key) and _put_back(lake, key)]
+        damaged = damaged_copies(lake)
+        back = [key for key in (GROUPS, TOMBSTONES) if not _is_whole(lake, key) and _put_back(lake, key)]
+        for key in (GROUPS, TOMBSTONES):
+            if _copy_of(key) in damaged and lake.storage.exists(key) and _is_whole(lake, key):
+                lake.write_json(_copy_of(key), lake.read_json(key))
+                back.append(_copy_of(key))
+        return back
+
+
+def damaged_copies(lake: Lake) -> list[str]:
+    """Return the storage keys of the copies that are there and say nothing."""
+    damaged = []
+    for key in map(_copy_of, (GROUPS, TOMBSTONES)):
+        try:
+            lake.read_json(key)
+        except NotFound:
+            continue
+        except Corrupt:
+            damaged.append(key)
+    return damaged
 
 
 def _is_whole(lake: Lake, key: str) -> bool:

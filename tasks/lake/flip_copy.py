@@ -1,6 +1,7 @@
 """The second copy of the newest flip: nothing else tells that a later flip was lost, and which.
 
 It is written right after its flip. A flip that was not copied (its publisher was killed in between) is as good as any.
+A damaged copy keeps nobody from reading; the doctor tells it, and the repair or the next publish writes it again.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import contextlib
 
 from schemas.snapshot import Flip
 from tasks.lake.seal import open_record
-from tasks.lake.storage import NotFound, Storage
+from tasks.lake.storage import AlreadyExists, NotFound, Storage
 
 KEY = "copies/flip.json"
 PUT_BACK = "run `glossator doctor --repair`: it is put back from its copy"
@@ -23,18 +24,45 @@ def read_copy(storage: Storage) -> Flip | None:
         return None
 
 
+def is_damaged(storage: Storage) -> bool:
+    """Tell whether there is a copy that says nothing."""
+    return storage.exists(KEY) and read_copy(storage) is None
+
+
 def put_back(storage: Storage, newest: int) -> list[str]:
-    """Put a flip back from its copy where it is lost or damaged; return its storage key.
+    """Put a flip back from its copy where it is lost or damaged, or a damaged copy from the newest flip.
+
+    To be called under the lease.
 
     Args:
         newest: number of the newest flip that is there, damaged or not; 0 for none.
+
+    Returns:
+        The storage key of what was written, if anything.
     """
     copy = read_copy(storage)
-    if copy is None or copy.number < newest:
-        return []
+    if copy is None:
+        key = f"flips/{newest}.json"
+        if not is_damaged(storage) or not _is_whole(storage, key):
+            return []
+        storage.write(KEY, storage.read(key))
+        return [KEY]
     key = f"flips/{copy.number}.json"
-    with contextlib.suppress(NotFound, ValueError):
-        Flip.model_validate_json(open_record(storage.read(key)))
+    if copy.number < newest or _is_whole(storage, key):
         return []
-    storage.write(key, storage.read(KEY))
-    return [key]
+    data = storage.read(KEY)
+    if storage.exists(key):
+        storage.write(key, data)
+        return [key]
+    with contextlib.suppress(AlreadyExists):  # Somebody has published under its number: theirs stands.
+        storage.create(key, data)
+        return [key]
+    return []
+
+
+def _is_whole(storage: Storage, key: str) -> bool:
+    try:
+        Flip.model_validate_json(open_record(storage.read(key)))
+    except (NotFound, ValueError):
+        return False
+    return True

@@ -27,8 +27,9 @@ from schemas.identity import chunk_id, embedded_digest, embedded_text
 from schemas.rows import metadata_of
 from schemas.snapshot import SHORT, PartRef, Record, Snapshot
 from schemas.work import Workspace
-from tasks.lake.access import read_access
-from tasks.lake.lake import Corrupt, Lake, bm25_folder, catalog_folder, part_path, passages_folder, rebuild_hint
+from tasks.lake import flip_copy
+from tasks.lake.access import damaged_copies, read_access
+from tasks.lake.lake import Corrupt, Lake, bm25_folder, catalog_folder, passages_folder, rebuild_hint
 from tasks.lake.storage import NotFound
 from tasks.plan.registry import list_sources
 from tasks.publish.bm25 import Bm25Index
@@ -43,10 +44,13 @@ ENOUGH_RECALL = 0.98
 MOST_FLIPS = 1_000
 """Flips that are read, the newest first."""
 _KEPT_SNAPSHOT = "restore it from a copy; until the next publishes have dropped it nothing can be gone back to there"
-_KEPT_PART = (
-    "restore it from a copy, or let the snapshot go (`glossator unpin`, or the next publish): readers and a rollback "
-    "do not need the part, a repair and a purge would"
-)
+_DAMAGED_PART = "delete it, or run `glossator doctor --repair`, which does: readers and a rollback do not need it"
+_SPARED = "readers and a rollback do not need them, to build passages or BM25 again one would"
+"""Of missing parts of what is only kept: no run computes them again, and what they were made into is whole."""
+
+
+class PartsMissing(GlossatorError):
+    """All that a snapshot is read from is whole, and some of what it was made of is gone."""
 
 
 class Finding(Record):
@@ -58,7 +62,9 @@ class Finding(Record):
     remedy: str = ""
 
 
-def examine(space: Workspace, lake: Lake, snapshot: Snapshot, *, despite_damage: bool = False) -> Iterator[Finding]:
+def examine(
+    space: Workspace, lake: Lake, snapshot: Snapshot, *, despite_damage: bool = False, kept: bool = False
+) -> Iterator[Finding]:
     """Yield a finding per invariant of a snapshot. Reads everything once; writes nothing.
 
     Ends with the first where files are damaged: nothing can be said of what they hold. Where Milvus lacks chunks, its
@@ -66,6 +72,7 @@ def examine(space: Workspace, lake: Lake, snapshot: Snapshot, *, despite_damage:
 
     Args:
         despite_damage: go on all the same, where no more than parts are known to be missing.
+        kept: the snapshot is not the current one, and missing parts of it are told without being a fault.
     """
     stored = True
     for check, remedy, look in (
@@ -81,7 +88,10 @@ def examine(space: Workspace, lake: Lake, snapshot: Snapshot, *, despite_damage:
         try:
             problem, message = look(space, lake, snapshot)
         except GlossatorError as error:
-            problem, message = True, error.what
+            no_more_than_parts = isinstance(error, PartsMissing) or (check == "bm25" and isinstance(error, NotFound))
+            problem, message = not (kept and no_more_than_parts), error.what
+            if not problem:
+                message = f"{message}; {_SPARED}"
             if not isinstance(error, VectorsGone | NotFound):
                 remedy = error.hint or remedy
         yield Finding(check=check, ok=not problem, message=message, remedy=remedy if problem else "")
@@ -103,7 +113,7 @@ def _files(space: Workspace, lake: Lake, snapshot: Snapshot) -> tuple[bool, str]
     parts = [ref for stage, refs in snapshot.parts.items() if stage != "passages" for ref in refs]
     missing = [ref for ref in parts if lake.find_part(ref.stage, ref.key) is None]
     if missing:
-        raise GlossatorError(
+        raise PartsMissing(
             f"{len(missing):,} of {len(parts):,} parts are missing, the first is {missing[0].stage} {missing[0].key}",
             hint="run `glossator index` again: what is missing is computed anew",
         )
@@ -247,6 +257,9 @@ def _history(config: Config, lake: Lake, current: Snapshot) -> tuple[bool, str, 
     for _ in islice(lake.newest_flips(), MOST_FLIPS):
         pass
     lost = (max(numbers) - len(numbers)) if numbers else 0
+    if flip_copy.is_damaged(lake.storage):
+        what = f"{lake.storage.local(flip_copy.KEY)} is damaged: nothing would tell that the newest flip was lost"
+        return True, what, "run `glossator doctor --repair`: it is written anew"
     # Nothing but the history needs an older flip.
     said = f"{len(numbers):,} flips and {len(read_pins(lake)):,} pins can be read"
     return False, f"{said}; {lost:,} older flips are missing" if lost else said, ""
@@ -254,6 +267,9 @@ def _history(config: Config, lake: Lake, current: Snapshot) -> tuple[bool, str, 
 
 def _access(config: Config, lake: Lake, current: Snapshot) -> tuple[bool, str, str]:
     access = read_access(lake)
+    if damaged := damaged_copies(lake):
+        what = f"{lake.storage.local(damaged[0])} is damaged: nothing could put back its file"
+        return True, what, "run `glossator doctor --repair`: it is written anew"
     said = f"{len(access.groups):,} documents have groups today, {len(access.tombstones):,} were purged"
     return False, said, ""
 
@@ -281,6 +297,7 @@ def _kept(config: Config, lake: Lake, current: Snapshot) -> tuple[bool, str, str
     whole = set(folders_of(current))
     parts = {(stage, ref.key) for stage, refs in current.parts.items() for ref in refs}
     missing: dict[str, set[str]] = {}
+    lost = 0
     for snapshot in others:
         of = f"of kept snapshot {snapshot.name[:SHORT]}: "
         for folder in folders_of(snapshot):
@@ -296,8 +313,10 @@ def _kept(config: Config, lake: Lake, current: Snapshot) -> tuple[bool, str, str
             for ref in refs:
                 if stage != "passages" and (stage, ref.key) not in parts:
                     parts.add((stage, ref.key))
-                    if lost := _lost_part(lake, ref):
-                        return True, of + lost, _KEPT_PART
+                    try:
+                        lost += lake.find_part(stage, ref.key) is None
+                    except Corrupt as error:
+                        return True, of + error.what, _DAMAGED_PART
     for snapshot in {one.vectors.collection: one for one in others}.values():
         try:
             with closing(open_milvus(config.milvus, lake, snapshot.vectors)) as store:
@@ -311,12 +330,5 @@ def _kept(config: Config, lake: Lake, current: Snapshot) -> tuple[bool, str, str
     lacking = sum(map(len, missing.values()))
     if lacking:
         return True, f"Milvus lacks {lacking:,} chunks of kept snapshots", "run `glossator doctor --repair`"
-    return False, f"{len(others):,} other snapshots are kept, and whole", ""
-
-
-def _lost_part(lake: Lake, ref: PartRef) -> str:
-    try:
-        found = lake.find_part(ref.stage, ref.key)
-    except GlossatorError as error:
-        return error.what
-    return "" if found else f"{lake.storage.local(part_path(ref.stage, ref.key))} is missing"
+    said = f"{len(others):,} other snapshots are kept, and whole"
+    return False, f"{said}; {lost:,} parts of them are missing: {_SPARED}" if lost else said, ""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from schemas.errors import GlossatorError, PublishRefused, TransientError
 from schemas.snapshot import VectorStoreRef
 from tasks.lake.lake import MILVUS_FOLDER, Lake
 from tasks.publish import milvus_folder, milvus_server
-from tasks.publish.milvus_client import SLOW, FolderUnreadable, connect, shown_uri, told
+from tasks.publish.milvus_client import SLOW, connect, shown_uri, told
 
 SCHEMA_VERSION = 1
 IDENTITY_LENGTH = 16
@@ -106,7 +105,6 @@ class MilvusStore:
         self._folder = local
         self._owner = owner
         self._local = not config.uri
-        self._told = partial(told, kind=FolderUnreadable if self._local else TransientError)
         self._served = self._local and config.shared
         self._limit = config.timeout_seconds
         self._slow_limit = config.timeout_seconds * SLOW
@@ -129,7 +127,7 @@ class MilvusStore:
 
     def exists(self) -> bool:
         """Tell whether the collection is there."""
-        with self._told("find a collection"):
+        with told("find a collection"):
             return bool(self._client.has_collection(self.ref.collection, timeout=self._limit))
 
     def is_ours(self) -> bool:
@@ -137,7 +135,7 @@ class MilvusStore:
         return self._local or self._made_by() == self._owner()
 
     def _made_by(self) -> str:
-        with self._told("describe a collection"):
+        with told("describe a collection"):
             found = self._client.describe_collection(self.ref.collection, timeout=self._limit)
         properties = found.get("properties", {})
         return str(properties.get(OWNER, ""))
@@ -174,7 +172,7 @@ class MilvusStore:
         index = MilvusClient.prepare_index_params()
         parameters = {"M": 16, "efConstruction": 200} if self._config.index == "HNSW" else {}
         index.add_index(field_name="vector", index_type=self._config.index, metric_type="COSINE", params=parameters)
-        with self._told("create a collection"):
+        with told("create a collection"):
             self._client.create_collection(
                 self.ref.collection,
                 schema=schema,
@@ -186,7 +184,7 @@ class MilvusStore:
 
     def drop(self) -> None:
         """Drop the collection, and what is left of it where a drop was cut off."""
-        with self._told("drop a collection"):
+        with told("drop a collection"):
             self._client.drop_collection(self.ref.collection, timeout=self._limit)
         self._clear_remains()
 
@@ -204,7 +202,7 @@ class MilvusStore:
 
     def siblings(self) -> list[str]:
         """Return the names of all Milvus collections of the same collection of ours, this one included if it exists."""
-        with self._told("list collections"):
+        with told("list collections"):
             return sorted(filter(self._is_sibling, self._client.list_collections(timeout=self._limit)))
 
     def insert(self, rows: Iterable[dict[str, Any]]) -> int:
@@ -219,19 +217,19 @@ class MilvusStore:
         self._load()
         inserted = 0
         for batch in _batches(rows, self._config.batch_bytes):
-            with self._told(f"take {len(batch)} rows"):
+            with told(f"take {len(batch)} rows"):
                 self._client.upsert(self.ref.collection, batch, timeout=self._limit)
             inserted += len(batch)
         return inserted
 
     def delete(self, ids: Sequence[str]) -> None:
         """Delete rows; an id without a row is no error."""
-        with self._told(f"delete {len(ids)} rows"):
+        with told(f"delete {len(ids)} rows"):
             self._client.delete(self.ref.collection, ids=list(ids), timeout=self._limit)
 
     def flush(self) -> None:
         """Make what was inserted durable and searchable."""
-        with self._told("write its rows"):
+        with told("write its rows"):
             self._client.flush(self.ref.collection, timeout=self._slow_limit)
 
     def present(self, ids: Sequence[str]) -> set[str]:
@@ -242,7 +240,7 @@ class MilvusStore:
         """Yield those rows of ``ids`` that there are."""
         self._load()
         for start in range(0, len(ids), _IDS_PER_QUERY):
-            with self._told("look up ids"):
+            with told("look up ids"):
                 yield from self._client.get(
                     self.ref.collection,
                     ids=list(ids[start : start + _IDS_PER_QUERY]),
@@ -253,7 +251,7 @@ class MilvusStore:
     def count_document(self, doc_id: str) -> int:
         """Return the number of rows of a document, those that no snapshot names included."""
         self._load()
-        with self._told("count its rows"):
+        with told("count its rows"):
             rows = self._client.query(
                 self.ref.collection,
                 filter=_of_document(doc_id),
@@ -266,27 +264,27 @@ class MilvusStore:
     def delete_document(self, doc_id: str) -> None:
         """Delete all rows of a document, those that no snapshot names included."""
         self._load()
-        with self._told("delete rows"):
+        with told("delete rows"):
             self._client.delete(self.ref.collection, filter=_of_document(doc_id), timeout=self._limit)
             self._client.flush(self.ref.collection, timeout=self._slow_limit)
 
     def count(self) -> int:
         """Return the number of rows, invisible ones included."""
         self._load()
-        with self._told("count its rows"):
+        with told("count its rows"):
             rows = self._client.query(self.ref.collection, filter="", output_fields=["count(*)"], timeout=self._limit)
         return int(rows[0]["count(*)"])
 
     def ids(self) -> Iterator[str]:
         """Yield all ids (about 12,000 a second on Milvus Lite)."""
         self._load()
-        with self._told("list its rows"):
+        with told("list its rows"):
             cursor = self._client.query_iterator(
                 self.ref.collection, batch_size=1_000, output_fields=["chunk_id"], timeout=self._limit
             )
         try:
             while True:
-                with self._told("list its rows"):
+                with told("list its rows"):
                     rows = cursor.next()
                 if not rows:
                     return
@@ -312,7 +310,7 @@ class MilvusStore:
         """
         self._load()
         parameters = {"ef": max(ef or 0, limit)} if self._config.index == "HNSW" else {}
-        with self._told("search"):
+        with told("search"):
             hits = self._client.search(
                 self.ref.collection,
                 data=[vector.tolist()],
@@ -333,16 +331,16 @@ class MilvusStore:
                 )
             try:
                 self._load_collection()
-            except FolderUnreadable as error:
+            except TransientError as error:
                 # A process that was killed leaves half an index file, and nothing else says so than this.
-                if not milvus_folder.names_index(str(error)):
+                if not (self._local and milvus_folder.blames_index(error)):
                     raise
                 milvus_folder.forget_indexes(self._folder, self.ref.collection)
                 self._load_collection()
             self._loaded = True
 
     def _load_collection(self) -> None:
-        with self._told("load a collection"):
+        with told("load a collection"):
             self._client.load_collection(self.ref.collection, timeout=self._slow_limit)
 
 

@@ -12,7 +12,6 @@ those tries included, so that what the runner tries three times takes three time
 
 from __future__ import annotations
 
-import errno
 import json
 import logging
 import logging.config
@@ -27,11 +26,6 @@ from urllib.parse import urlsplit
 
 from schemas.errors import GlossatorError, TransientError
 from tasks.lake.lake import first_line
-
-
-class FolderUnreadable(TransientError):
-    """Milvus Lite cannot work with the folder of the lake: it is damaged, or another process has it."""
-
 
 CONNECT_SECONDS = 10.0
 SLOW = 10
@@ -107,7 +101,7 @@ def shown_uri(uri: str) -> str:
 
 def _unreachable(uri: str, local: bool, error: Exception) -> GlossatorError:
     if local:
-        return FolderUnreadable(
+        return TransientError(
             f"cannot open Milvus Lite in {uri} ({_said(error)}): another process holds it, or it cannot be written",
             hint="wait for the other glossator command to end, then try again",
         )
@@ -119,11 +113,8 @@ def _unreachable(uri: str, local: bool, error: Exception) -> GlossatorError:
 
 
 @contextmanager
-def told(what: str, kind: type[TransientError] = TransientError) -> Iterator[None]:
+def told(what: str) -> Iterator[None]:
     """Tell of Milvus's errors in our words.
-
-    Args:
-        kind: of errors that say something of the store; those of the moment are TransientErrors, whatever it is.
 
     Raises:
         GlossatorError: it refuses the call, and would again. TransientError: any other failure.
@@ -137,9 +128,7 @@ def told(what: str, kind: type[TransientError] = TransientError) -> Iterator[Non
         message = f"Milvus could not {what}: {_said(error)}"
         if hint := _never(error):
             raise GlossatorError(message, hint=hint) from error
-        raise (TransientError if _is_of_the_moment(error) else kind)(
-            message, hint="run the same command again: what is done so far is kept"
-        ) from error
+        raise TransientError(message, hint="run the same command again: what is done so far is kept") from error
 
 
 def _never(error: BaseException | None) -> str | None:
@@ -158,21 +147,6 @@ def _never(error: BaseException | None) -> str | None:
             return _NEVER_BY_STATUS.get(status().name)
         error = error.__cause__
     return None
-
-
-def _is_of_the_moment(error: Exception) -> bool:
-    """Tell whether a server is gone or late, or a disk full: nothing follows from it for what is stored."""
-    from grpc import RpcError, StatusCode
-    from pymilvus.exceptions import MilvusUnavailableException
-
-    cause = error if isinstance(error, RpcError) else error.__cause__ or error.__context__
-    lost = {StatusCode.UNAVAILABLE, StatusCode.DEADLINE_EXCEEDED, StatusCode.CANCELLED}
-    code = getattr(cause, "code", None)
-    return (
-        isinstance(error, MilvusUnavailableException)
-        or (callable(code) and code() in lost)
-        or os.strerror(errno.ENOSPC) in str(error)
-    )
 
 
 def _said(error: Exception) -> str:

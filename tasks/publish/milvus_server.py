@@ -31,7 +31,6 @@ from filelock import FileLock, Timeout
 from schemas.errors import GlossatorError, TransientError
 from schemas.snapshot import Record
 from tasks.lake.storage import LocalStorage
-from tasks.publish.milvus_client import FolderUnreadable
 
 LINGER_SECONDS = 10.0
 START_SECONDS = 60.0
@@ -68,7 +67,7 @@ def connect(folder: Path, linger: float = LINGER_SECONDS) -> str:
         TransientError: it did not start; the message names its log.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(folder):
+    with locked(folder):
         _register(folder)
         try:
             found = _running(folder)
@@ -92,7 +91,7 @@ def disconnect(folder: Path) -> None:
 def kept_running(folder: Path) -> Iterator[None]:
     """Let the server that is started inside stay until the end, however long nobody asks it."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(folder):
+    with locked(folder):
         _register(folder)
     try:
         yield
@@ -122,7 +121,8 @@ def _client_file(folder: Path, pid: int) -> Path:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[None]:
+    """Keep everybody from starting, stopping and finding the server of a folder."""
     lock, begun = FileLock(folder.with_suffix(".lock")), time.monotonic()
     while True:
         try:
@@ -231,7 +231,7 @@ def _await(folder: Path, process: subprocess.Popen[bytes]) -> Discovery:
             break
         time.sleep(0.05)
     last = _log(folder).read_text(errors="replace").strip().rpartition("\n")[2]
-    raise FolderUnreadable(
+    raise TransientError(
         f"the vector store in {folder} did not start: {last or _end(process)}",
         hint=f"see {_log(folder)}; if another program holds the folder, end it and try again",
     )
@@ -269,7 +269,7 @@ def serve(folder: Path, linger: float) -> None:
             idle_since = time.monotonic()
         elif stopped or time.monotonic() - idle_since > linger:
             # Who holds the lock for so long may be about to come: look again.
-            with suppress(TransientError), _locked(folder):
+            with suppress(TransientError), locked(folder):
                 if stopped or not _has_clients(folder):
                     close()
                     return

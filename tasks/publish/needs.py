@@ -70,9 +70,8 @@ def read_needs(lake: Lake, now: dt.datetime, grace: dt.timedelta) -> Needs:
     Raises:
         GlossatorError: the file of one of them is missing or damaged, so that nobody can say what it needs.
     """
-    names = dict.fromkeys((*_retained(lake, now, grace), *read_pins(lake)))
     snapshots = []
-    for name in names:
+    for name in names_needed(lake, now, grace):
         try:
             snapshots.append(lake.read_snapshot(name))
         except Corrupt as error:
@@ -82,6 +81,11 @@ def read_needs(lake: Lake, now: dt.datetime, grace: dt.timedelta) -> Needs:
                 hint=f"restore {lake.storage.local('snapshots')}/{name}.json from a copy, or publish once more",
             ) from error
     return Needs(tuple(snapshots))
+
+
+def names_needed(lake: Lake, now: dt.datetime, grace: dt.timedelta) -> list[str]:
+    """Return the names of the snapshots that ``read_needs`` reads, the current one first."""
+    return list(dict.fromkeys((*_retained(lake, now, grace), *read_pins(lake))))
 
 
 def _retained(lake: Lake, now: dt.datetime, grace: dt.timedelta) -> Iterator[str]:

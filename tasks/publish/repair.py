@@ -8,8 +8,8 @@ and a hold stays. Only lost *parts* cannot be made of anything here; the next ``
 from __future__ import annotations
 
 import datetime as dt
-import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -22,14 +22,13 @@ from schemas.work import ShardJob, Workspace
 from tasks.lake.lake import Corrupt, Lake, bm25_folder, catalog_folder, part_path, passages_folder
 from tasks.lake.storage import NotFound
 from tasks.plan.stages import stage_digests
+from tasks.publish import milvus_folder, milvus_server
 from tasks.publish.candidate import insert_vectors, vector_store, workspace_as_made
 from tasks.publish.catalog import catalog_key, write_catalog
 from tasks.publish.doctor import Finding, examine, folders_of
 from tasks.publish.lexical import bm25_key, write_bm25
-from tasks.publish.milvus import local_milvus, open_milvus
-from tasks.publish.milvus_client import FolderUnreadable
-from tasks.publish.milvus_server import LINGER_SECONDS, running_server
-from tasks.publish.needs import read_needs
+from tasks.publish.milvus import local_milvus
+from tasks.publish.needs import names_needed
 from tasks.publish.passages import PASSAGES
 from tasks.publish.sweep import SweepPolicy
 
@@ -60,33 +59,49 @@ class RepairReport(Record):
 def repair(lake: Lake, config: Config, fence: Callable[[], None]) -> list[RepairReport]:
     """Repair all snapshots that are kept, the current one first: a rollback and a sweep need the others.
 
+    One of the others that cannot be read or looked at is told, and keeps nobody from being repaired.
+
     To be called under the lease.
 
     Args:
         fence: called before a collection of Milvus is emptied, see ``pointer.fence``.
     """
     reports: list[RepairReport] = []
-    collections: set[str] = set()
-    for snapshot in read_needs(lake, dt.datetime.now(dt.UTC), SweepPolicy().grace).snapshots:
-        # What a newer snapshot has its rows in is never emptied for an older one.
-        may_clear = snapshot.vectors.collection not in collections
-        reports.append(_repair(lake, config, snapshot, fence if may_clear else None))
-        collections.add(snapshot.vectors.collection)
+    collections: dict[str, str] = {}
+    for place, name in enumerate(names_needed(lake, dt.datetime.now(dt.UTC), SweepPolicy().grace)):
+        try:
+            snapshot = lake.read_snapshot(name)
+            # What a newer snapshot has its rows in, or may have, is never emptied for an older one.
+            may_clear = len(collections) == place and snapshot.vectors.collection not in collections.values()
+            collections[name] = snapshot.vectors.collection
+            reports.append(_repair(lake, config, snapshot, fence if may_clear else None, kept=place > 0))
+        except GlossatorError as error:
+            if not place:
+                raise
+            reports.append(_unread(name, error))
     return reports
 
 
-def _repair(lake: Lake, config: Config, snapshot: Snapshot, fence: Callable[[], None] | None) -> RepairReport:
+def _unread(name: str, error: GlossatorError) -> RepairReport:
+    finding = Finding(check="files", ok=False, message=error.what, remedy=error.hint or "restore it from a copy")
+    return RepairReport(snapshot=name, rebuilt=(), problems=(str(error),), before=(finding,), after=(finding,))
+
+
+def _repair(
+    lake: Lake, config: Config, snapshot: Snapshot, fence: Callable[[], None] | None, *, kept: bool
+) -> RepairReport:
     """Examine a snapshot, build again what is damaged, and examine it once more."""
     space = workspace_as_made(lake, config, snapshot)
-    before = tuple(examine(space, lake, snapshot))
+    before = tuple(examine(space, lake, snapshot, kept=kept))
     if all(finding.ok for finding in before):
         return RepairReport(snapshot=snapshot.name, rebuilt=(), problems=(), before=before, after=before)
     work = _Repair(space, lake, snapshot, fence)
     work.files()
     # Lost parts keep nobody from reading; damaged folders do, and then nothing can be said of what they hold.
     whole = not any(work.is_broken(folder) for folder in folders_of(snapshot))
-    work.contents(finding.check for finding in examine(space, lake, snapshot, despite_damage=whole) if not finding.ok)
-    after = tuple(examine(space, lake, snapshot, despite_damage=whole))
+    look = partial(examine, space, lake, snapshot, despite_damage=whole, kept=kept)
+    work.contents(finding.check for finding in look() if not finding.ok)
+    after = tuple(look())
     return RepairReport(
         snapshot=snapshot.name,
         rebuilt=tuple(dict.fromkeys(work.rebuilt)),
@@ -187,50 +202,52 @@ class _Repair:
     # --- Milvus ----------------------------------------------------------------------------------------------------
 
     def _vectors(self) -> None:
-        """Write all rows again: first beside what is there, then instead of it."""
+        """Write all rows again: beside what is there, and instead of it only where Milvus Lite can do nothing with it.
+
+        What else fails (a deadline, a full disk, a server that is gone) says nothing of the rows that are there, and a
+        server looks after its own.
+        """
         self._require(vector_store(self.space), self.snapshot.vectors, "the vectors were indexed with another config")
         try:
             self._insert()
-        except FolderUnreadable:  # Any other failure says nothing of the rows that are there: they stay.
-            if self.fence is None:
+        except TransientError:
+            if self.space.config.milvus.uri or not self._clear_ruins():
                 raise
-            self.fence()
-            self._clear()
             self._insert()
 
     def _insert(self) -> None:
         # Without a parent: what should be there counts for nothing, every row is written.
         insert_vectors(self.space, self.lake, None, self.snapshot.parts["passages"], self.snapshot.catalog)
 
-    def _clear(self) -> None:
-        """Take away what is left of the collection: Milvus Lite may be unable even to open it."""
-        config = self.space.config.milvus
-        folder = local_milvus(self.lake)
-        self._await_server(folder)
-        _release(folder)
-        alone = config.model_copy(update={"shared": False})
-        open_milvus(alone, self.lake, self.snapshot.vectors, create=True).close()  # Fails while another holds it.
-        _release(folder)
-        shutil.rmtree(folder / "collections" / self.snapshot.vectors.collection, ignore_errors=True)
+    def _clear_ruins(self) -> bool:
+        """Delete the collection if Milvus Lite cannot open or load it; tell whether it was so."""
+        folder, collection = local_milvus(self.lake), self.snapshot.vectors.collection
+        with _alone(folder):
+            if self.fence is None or not milvus_folder.is_ruined(folder, collection):
+                return False
+            self.fence()
+            milvus_folder.clear(folder, collection)
+        return True
 
-    def _await_server(self, folder: Path) -> None:
-        """Wait until the process that serves the folder has ended: it keeps in memory what is no longer on the disk."""
-        server = running_server(folder)
-        if server is None:
-            return
-        try:
-            psutil.Process(server.pid).wait(2 * LINGER_SECONDS)
-        except psutil.NoSuchProcess:
-            return
-        except psutil.TimeoutExpired as error:
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Have a folder of Milvus Lite to ourselves, once the process that serves it has ended: nobody starts another.
+
+    That process keeps in memory what is no longer on the disk.
+    """
+    server = milvus_server.running_server(folder)
+    if server is not None:
+        with suppress(psutil.NoSuchProcess, psutil.TimeoutExpired):
+            psutil.Process(server.pid).wait(2 * milvus_server.LINGER_SECONDS)
+    with milvus_server.locked(folder):
+        if milvus_server.running_server(folder) is not None:
             raise TransientError(
-                f"{folder} is damaged, and other processes use it",
+                f"the vectors in {folder} may be damaged, and other processes use them",
                 hint="end them and run `glossator doctor --repair` again",
-            ) from error
+            )
+        # This process holds it until its end otherwise, whoever closes a client.
+        from milvus_lite.server_manager import server_manager_instance
 
-
-def _release(folder: Path) -> None:
-    """Let this process go of a folder of Milvus Lite: it holds it until its end otherwise, whoever closes a client."""
-    from milvus_lite.server_manager import server_manager_instance
-
-    server_manager_instance.release_server(str(folder))
+        server_manager_instance.release_server(str(folder))
+        yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,10 +13,10 @@ from tasks.lake.access import (
     GROUPS,
     TOMBSTONES,
     Tombstone,
-    _read_groups,
     access_version,
     bury,
     change_groups,
+    damaged_copies,
     put_back_access,
     read_access,
     read_tombstones,
@@ -84,25 +85,60 @@ def test_a_damaged_file_is_no_empty_one(lake: Lake, key: str, data: bytes) -> No
     assert lake.storage.read(key) == data, "what can be restored is not written over"
 
 
-def test_a_revocation_reaches_the_copy_that_a_killed_process_left_wider(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    change_groups(lake, lambda table: {"one": ("board",)})
-    written: list[str] = []
-    write = Lake.write_json
+class Killed(BaseException):
+    """In place of a kill."""
 
-    def killed(self: Lake, key: str, value: object) -> None:
-        if written:
-            raise KeyboardInterrupt
-        written.append(key)
-        write(self, key, value)
+
+def killed_at(monkeypatch: pytest.MonkeyPatch, lake: Lake, key: str, act: Callable[[], object]) -> None:
+    """Act, and be killed right before ``key`` is written."""
+    write = lake.storage.write
+
+    def die(where: str, data: bytes) -> None:
+        if where == key:
+            raise Killed
+        write(where, data)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Lake, "write_json", killed)
-        with pytest.raises(KeyboardInterrupt):
-            change_groups(lake, lambda table: {"one": ("board", "staff")})
-    assert _read_groups(lake) == {"one": ("board",)}, "the file did not come as far as its copy"
-    change_groups(lake, lambda table: {"one": ("board",)})
+        patch.setattr(lake.storage, "write", die)
+        with pytest.raises(Killed):
+            act()
+
+
+def test_a_right_that_was_half_given_does_not_come_back_after_it_was_taken(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change_groups(lake, lambda table: table | {"a": ("x",)})
+    killed_at(monkeypatch, lake, GROUPS, lambda: change_groups(lake, lambda table: table | {"a": ("x", "y")}))
+    change_groups(lake, lambda table: table | {"a": ("x",)})  # The revocation: of what the file never gave.
     lake.storage.delete(GROUPS)
     assert put_back_access(lake) == [GROUPS]
-    assert _read_groups(lake) == {"one": ("board",)}
+    assert dict(read_access(lake).groups) == {"a": ("x",)}
+
+
+def test_a_purge_that_was_half_taken_back_and_asked_for_again_stays(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bury(lake, stone("a"))
+    killed_at(monkeypatch, lake, TOMBSTONES, lambda: unbury(lake, "a"))
+    bury(lake, stone("a", "again"))
+    lake.storage.delete(TOMBSTONES)
+    assert put_back_access(lake) == [TOMBSTONES]
+    assert read_tombstones(lake) == {"a": stone("a")}
+
+
+@pytest.mark.parametrize("key", [GROUPS, TOMBSTONES])
+@pytest.mark.parametrize("by_repair", [True, False])
+def test_a_damaged_copy_is_written_anew(lake: Lake, key: str, by_repair: bool) -> None:
+    def say() -> None:
+        change_groups(lake, lambda table: table | {"a": ("x",)})
+        bury(lake, stone("a"))
+
+    say()
+    lake.storage.write(f"copies/{key}", b"{")
+    assert damaged_copies(lake) == [f"copies/{key}"]
+    if by_repair:
+        assert put_back_access(lake) == [f"copies/{key}"]
+    else:
+        say()
+    assert damaged_copies(lake) == []
+    assert lake.read_json(f"copies/{key}") == lake.read_json(key)

@@ -99,3 +99,33 @@ def test_who_may_see_what_is_put_back_as_it_was_last(lake: Lake, key: str, lost:
     after = read_access(lake)
     assert (after.groups, after.tombstones) == (before.groups, before.tombstones)
     assert put_back_access(lake) == []
+
+
+@pytest.mark.parametrize("data", [b"", b"{", bytes(300)])
+def test_a_damaged_copy_is_written_anew_from_the_newest_flip(lake: Lake, data: bytes) -> None:
+    for number in (1, 2):
+        lake.create_flip(flip(number))
+    lake.storage.write("copies/flip.json", data)
+    assert lake.put_back_flip() == ["copies/flip.json"]
+    lake.storage.delete("flips/2.json")
+    with pytest.raises(Corrupt, match=r"flips/2\.json is missing"):
+        lake.current_flip()
+
+
+def test_a_flip_that_is_put_back_takes_nobodys_place(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.create_flip(flip(1))
+    lake.storage.delete("flips/1.json")
+    theirs = b"published meanwhile"
+    read = lake.storage.read
+
+    def publish_then_read(key: str) -> bytes:
+        data = read(key)
+        if key == "copies/flip.json" and not lake.storage.local("flips/1.json").exists():
+            lake.storage.create("flips/1.json", theirs)
+        return data
+
+    exists = lake.storage.exists
+    monkeypatch.setattr(lake.storage, "exists", lambda key: key != "flips/1.json" and exists(key))
+    monkeypatch.setattr(lake.storage, "read", publish_then_read)
+    assert lake.put_back_flip() == []
+    assert read("flips/1.json") == theirs

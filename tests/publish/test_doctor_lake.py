@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from schemas.snapshot import Snapshot
+from schemas.snapshot import Snapshot, Stage
+from tasks.lake.access import change_groups, put_back_access
 from tasks.lake.lake import Corrupt, Lake, bm25_folder, catalog_folder, part_path, passages_folder
 from tasks.publish.catalog import write_catalog
 from tasks.publish.doctor import examine_lake
+from tasks.publish.repair import repair
 from tests.fixtures import lake_beside, make_config, make_corpus, published, run
 
 CORPUS = {f"n{number}.md": f"# Note {number}\n\nThe lamp of tower {number} is green.\n" for number in range(4)}
@@ -75,7 +77,31 @@ def test_a_lost_snapshot_that_is_kept_is_found(docs: Path, old: Snapshot) -> Non
 def test_a_damaged_part_of_what_is_kept_is_found(docs: Path, old: Snapshot) -> None:
     flip_a_bit(lake_beside(docs).storage.local(part_path("load", old.parts["load"][0].key)))
     ((message, remedy),) = found(docs).values()
-    assert "is damaged" in message and "restore it from a copy" in remedy
+    assert "is damaged" in message and "doctor --repair" in remedy
+    reports = repair(lake_beside(docs), make_config(), lambda: None)
+    assert all(report.healthy for report in reports) and not any(report.problems for report in reports)
+    assert found(docs) == {}
+
+
+@pytest.mark.parametrize("stage", ["load", "tokens", "embed"])
+def test_a_missing_part_of_what_is_only_kept_is_told_and_no_fault(docs: Path, old: Snapshot, stage: Stage) -> None:
+    """No run computes it again, and neither readers nor a rollback read it."""
+    lake = lake_beside(docs)
+    lake.storage.delete(part_path(stage, old.parts[stage][0].key))
+    (kept,) = (one for one in examine_lake(make_config(), lake, published(lake)) if one.check == "kept")
+    assert kept.ok and "1 parts of them are missing" in kept.message
+    assert [report.healthy for report in repair(lake, make_config(), lambda: None)] == [True, True]
+
+
+@pytest.mark.parametrize("key", ["flip.json", "access/groups.json"])
+def test_a_damaged_copy_is_found_and_written_anew(docs: Path, key: str) -> None:
+    lake = lake_beside(docs)
+    change_groups(lake, lambda table: table | {"0" * 16: ()})
+    lake.storage.write(f"copies/{key}", b"{")
+    ((message, remedy),) = found(docs).values()
+    assert f"{key} is damaged" in message and "doctor --repair" in remedy
+    assert [*lake.put_back_flip(), *put_back_access(lake)] == [f"copies/{key}"]
+    assert found(docs) == {}
 
 
 def test_a_lost_record_of_a_source_is_found(docs: Path) -> None:

@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pymilvus.exceptions import MilvusException
 
 from schemas.config import MilvusConfig
 from schemas.errors import GlossatorError, TransientError
 from schemas.snapshot import VectorStoreRef
 from tasks.lake.lake import Lake
 from tasks.publish.milvus import MilvusStore, _batches, collection_name, open_milvus
-from tests.fixtures import contents, lake_beside, make_config, make_corpus, published, run
+from tests.fixtures import contents, lake_beside, make_config, make_corpus, published, run, store_of
 
 ROOT = Path(__file__).parents[2]
 DIMENSION = 8
@@ -152,26 +153,28 @@ def test_an_index_file_that_was_cut_off_is_built_anew(tmp_path: Path, left: int)
     index = next(copy.root.rglob("*.idx"))
     whole = index.stat().st_size
     os.truncate(index, left)
+    with closing(store_of(copy)) as store:
+        assert store.count() == 2
     assert contents(copy).unstored == frozenset()
     assert index.stat().st_size == whole
 
 
-def test_index_files_stay_when_a_load_fails_for_another_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whole_index_files_stay_whatever_else_keeps_a_collection_from_loading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run(make_corpus(tmp_path / "docs", {"a.md": "# A\n\nAn anchor.\n"}))
     lake = lake_beside(tmp_path / "docs")
     contents(lake)
-    files = {path: path.stat().st_mtime_ns for path in lake.root.rglob("*.idx")}
+    index = next(lake.root.rglob("*.idx"))
+    with closing(open_milvus(make_config().milvus, lake, published(lake).vectors)) as store:
 
-    def late(*_: object, **__: object) -> None:
-        raise TransientError("Milvus could not load a collection: Deadline Exceeded")
+        def late(*_: object, **__: object) -> None:
+            raise MilvusException(message="Deadline Exceeded")
 
-    monkeypatch.setattr("tasks.publish.milvus.MilvusStore._load_collection", late)
-    with (
-        closing(open_milvus(make_config().milvus, lake, published(lake).vectors)) as store,
-        pytest.raises(TransientError, match="Deadline"),
-    ):
-        store.count()
-    assert files and {path: path.stat().st_mtime_ns for path in lake.root.rglob("*.idx")} == files
+        monkeypatch.setattr(store._client, "load_collection", late)
+        with pytest.raises(TransientError, match="Deadline"):
+            store.count()
+    assert index.exists()
 
 
 def test_remains_of_others_are_not_ours(tmp_path: Path) -> None:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from filelock import FileLock, Timeout
 
 from flows.meter import Meter
 from query.opening import open_retriever
+from schemas.config import MilvusConfig
 from schemas.errors import TransientError
 from schemas.snapshot import Snapshot
 from tasks.lake.lake import MILVUS_FOLDER, Lake, bm25_folder, catalog_folder, part_path, passages_folder
 from tasks.progress import listen, unlisten
+from tasks.publish import milvus_folder
+from tasks.publish.candidate import workspace_as_made
 from tasks.publish.history import rollback
-from tasks.publish.repair import RepairReport, repair
+from tasks.publish.repair import RepairReport, _Repair, repair
 from tests.fixtures import ailments, contents, lake_beside, make_config, make_corpus, plan_of, published, run, store_of
 
 CORPUS = {f"n{number}.md": f"# Note {number}\n\nThe lamp of tower {number} is green.\n" for number in range(9)}
@@ -187,6 +192,89 @@ def test_a_collection_is_emptied_only_behind_a_fence(docs: Path) -> None:
     assert mended(lake)[1] == 0
     ruin("schema.json")(lake)
     assert mended(lake)[1] == 1
+
+
+@pytest.mark.parametrize("damage", [lose_rows, lambda lake: None], ids=["rows lost", "whole"])
+def test_what_fails_for_the_moment_empties_no_collection(
+    docs: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Lake], None]
+) -> None:
+    lake = lake_beside(docs)
+    damage(lake)
+    with closing(store_of(lake)) as store:
+        rows = sorted(store.ids())
+
+    def late(*_: object) -> None:
+        raise TransientError("Milvus could not take 9 rows: Deadline Exceeded")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tasks.publish.repair.insert_vectors", late)
+        (report,), fenced = mended(lake)
+    assert fenced == 0
+    assert bool(report.problems) == (damage is lose_rows)
+    with closing(store_of(lake)) as store:
+        assert sorted(store.ids()) == rows
+    assert mended(lake)[0][0].healthy
+
+
+def test_a_server_is_asked_for_rows_and_nothing_of_it_is_dropped(docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = lake_beside(docs)
+    config = make_config().model_copy(update={"milvus": MilvusConfig(uri="http://127.0.0.1:9")})
+    space = workspace_as_made(lake, config, published(lake))
+
+    def late(*_: object) -> None:
+        raise TransientError("Deadline Exceeded")
+
+    monkeypatch.setattr("tasks.publish.repair.insert_vectors", late)
+    fenced: list[None] = []
+    work = _Repair(space, lake, published(lake), lambda: fenced.append(None))
+    with pytest.raises(TransientError, match="Deadline"):
+        work._vectors()
+    assert not fenced
+
+
+def test_nobody_starts_the_server_while_a_collection_is_emptied(docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = lake_beside(docs)
+    ruin("schema.json")(lake)
+    held: list[bool] = []
+    clear = milvus_folder.clear
+
+    def look(folder: Path, name: str) -> None:
+        with pytest.raises(Timeout):
+            FileLock(folder.with_suffix(".lock"), is_singleton=False).acquire(timeout=0)
+        held.append(True)
+        clear(folder, name)
+
+    monkeypatch.setattr(milvus_folder, "clear", look)
+    assert mended(lake)[0][0].healthy
+    assert held == [True]
+
+
+def test_a_collection_that_cannot_be_emptied_is_told(docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = lake_beside(docs)
+    ruin("schema.json")(lake)
+
+    def refuse(path: Path, ignore_errors: bool = False) -> None:
+        if not ignore_errors:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(milvus_folder.shutil, "rmtree", refuse)
+        (report,), _ = mended(lake)
+    (problem,) = report.problems
+    assert "no permission" in problem
+
+
+def test_a_damaged_kept_snapshot_is_told_and_the_current_one_repaired(docs: Path) -> None:
+    lake = lake_beside(docs)
+    old = published(lake)
+    run(make_corpus(docs, CORPUS | {"n0.md": "# Note 0\n\nThe lamp of tower 0 is red.\n"}))
+    lake.storage.write(f"snapshots/{old.name}.json", b"{")
+    lose(catalog(lake, published(lake)))
+    (current, other), _ = mended(lake)
+    assert current.healthy and current.rebuilt
+    assert (other.snapshot, other.healthy) == (old.name, False)
+    (problem,) = other.problems
+    assert f"{old.name}.json is damaged" in problem
 
 
 def test_a_whole_index_is_left_as_it_is(docs: Path) -> None:
