@@ -42,7 +42,10 @@ app = typer.Typer(
     help="Index documents for retrieval, and ask them. Vectors, BM25 and passages are published by one pointer.",
 )
 INTERRUPTED = 128 + signal.SIGINT
-TERMINATED = 128 + signal.SIGTERM
+ENDS = {int(signal.SIGTERM): "terminated"}
+"""Signals that end a command as Ctrl-C does, and what is said then. Ignored ones (``nohup``) stay ignored."""
+if hasattr(signal, "SIGHUP"):  # Not on Windows.
+    ENDS[int(signal.SIGHUP)] = "its terminal has closed"
 ALLOW_DELETES = "Documents that this run may delete in all; asked for when many are gone."
 
 
@@ -251,21 +254,22 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # A terminal that cannot show a character shows its number.
             stream.reconfigure(errors="backslashreplace")
-    terminated = False
+    told = int(signal.SIGINT)
 
-    def terminate(signum: int, frame: FrameType | None) -> None:
-        nonlocal terminated
-        terminated = True
+    def end(signum: int, frame: FrameType | None) -> None:
+        nonlocal told
+        told = signum
         stop()
         raise KeyboardInterrupt  # Leases are given back, and temporary files deleted, as after Ctrl-C.
 
-    before = signal.signal(signal.SIGTERM, terminate)
+    before = {one: signal.signal(one, end) for one in ENDS if signal.getsignal(one) != signal.SIG_IGN}
     try:
         code = app(prog_name="glossator", standalone_mode=False)
         if code == INTERRUPTED:  # Typer makes it of KeyboardInterrupt.
-            code = TERMINATED if terminated else INTERRUPTED
-            how = "terminated" if terminated else "interrupted"
-            _complain(f"{how}; what is done so far is kept -> run the same command again to go on")
+            code = 128 + told
+            _complain(
+                f"{ENDS.get(told, 'interrupted')}; what is done so far is kept -> run the same command again to go on"
+            )
     except typer.TyperException as error:  # Of the command line itself: an unknown option, a value of the wrong type.
         context = getattr(error, "ctx", None)
         command = context.command_path if context is not None else "glossator"
@@ -292,7 +296,8 @@ def main() -> None:
         _complain(f"{' '.join(what.split())} -> {remedy}")
         code = ExitCode.FAILED
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
     raise SystemExit(code or ExitCode.DONE)
 
 

@@ -5,22 +5,27 @@ The plan is no parameter of the flow: Prefect sends parameters to its server, ke
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from prefect import Flow, tags
 from prefect.exceptions import TerminationSignal
-from prefect.settings import get_current_settings
+from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows.index import index
 from flows.prefect_home import HEARTBEAT_SECONDS, TAG
+from flows.prefect_server import temporary_server
 from flows.runner import PrefectRunner
 from schemas.errors import TransientError
 from schemas.plan import Plan
 from schemas.report import IndexReport
 from tasks.plan.planner import PlanOptions
 from tasks.progress import stop
+
+_UNREACHABLE = "Failed to reach API"
+"""What Prefect says where nobody answers."""
 
 
 def index_with_prefect(plan: Plan, options: PlanOptions, reason: str) -> IndexReport:
@@ -50,14 +55,26 @@ def index_with_prefect(plan: Plan, options: PlanOptions, reason: str) -> IndexRe
         task_runner=runner,
         validate_parameters=False,
     )
+    with _server(), _tagged():
+        return named(space.collection, reason)
+
+
+@contextmanager
+def _server() -> Iterator[None]:
+    """Let Prefect talk to the server that is configured, or to a temporary one."""
+    configured = get_current_settings().api.url
+    if configured is None:
+        with temporary_server() as url, temporary_settings({PREFECT_API_URL: url}):
+            yield
+        return
     try:
-        with _tagged():
-            return named(space.collection, reason)
+        yield
     except RuntimeError as error:
-        if "Prefect API" not in str(error):
+        if _UNREACHABLE not in str(error):
             raise
         raise TransientError(
-            f"no Prefect server: {error}", hint="run it again, set PREFECT_API_URL, or use --runner plain"
+            f"no Prefect server answers at {configured}",
+            hint="start it, or unset PREFECT_API_URL, or use --runner plain",
         ) from error
 
 

@@ -1,7 +1,7 @@
 """Prefect's settings for runs from the command line. Does not import Prefect: it reads its settings when imported.
 
-Without a server (``PREFECT_API_URL``) Prefect starts a temporary one for the run. Its files then lie beside the
-lake, and it is told to be quiet and to call nobody.
+Without a server (``PREFECT_API_URL``) a run has a temporary one (``prefect_server.py``). Its files then lie beside
+the lake, and it is told to be quiet and to call nobody.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ def prepare_prefect(home: Path) -> None:
         "PREFECT_LOGGING_LEVEL": "DEBUG" if os.environ.get("GLOSSATOR_DEBUG") else "CRITICAL",
         "PREFECT_LOGGING_TO_API_ENABLED": "false",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "60",
         "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
     }
     for name, value in defaults.items():

@@ -20,16 +20,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import psutil
+from filelock import FileLock, Timeout
 
 from schemas.errors import GlossatorError, TransientError
 from schemas.snapshot import Record
 from tasks.lake.lake import Lake
-from tasks.lake.storage import AlreadyExists, NotFound
+from tasks.lake.storage import AlreadyExists, NotFound, explained
 
 KEY = "lease.json"
 EXPIRY_SECONDS = 60.0
 HEARTBEAT_SECONDS = 10.0
 POLL_SECONDS = 0.5
+LOCK_SECONDS = 5.0
 
 
 class Lease(Record):
@@ -129,16 +131,35 @@ def _take(lake: Lake, owner: str) -> Held | None:
         since=_now(),
         expires=_expiry(),
     )
-    found = read_lease(lake)
-    if _is_over(found) if found is not None else _is_junk(lake):
-        # Two may find it over. The slower may then delete what the quicker has created: it is no longer *its* lease,
-        # which it finds out before it flips.
-        lake.storage.delete(KEY)
+    if _has_ended(lake):
+        _clear(lake)
     try:
         lake.storage.create(KEY, lease.model_dump_json(indent=1).encode())
     except AlreadyExists:
         return None
     return Held(lake, lease)
+
+
+def _has_ended(lake: Lake) -> bool:
+    found = read_lease(lake)
+    return _is_over(found) if found is not None else _is_junk(lake)
+
+
+def _clear(lake: Lake) -> None:
+    """Delete a lease that is over. Of two who found it so, the slower looks again: it may be the quicker one's now.
+
+    (On different machines that share a file system without locks it would delete it; who loses its lease finds that
+    out before it flips.)
+    """
+    path = lake.storage.local(f"{KEY}.lock")
+    try:
+        with FileLock(path, timeout=LOCK_SECONDS):
+            if _has_ended(lake):
+                lake.storage.delete(KEY)
+    except Timeout:
+        return  # Somebody else takes it over now.
+    except OSError as error:
+        raise explained(error, path) from error
 
 
 def _is_over(lease: Lease) -> bool:

@@ -50,11 +50,13 @@ class Discovery(Record):
 
     Attributes:
         port: ``CLOSING`` once it listens no more.
+        place: of the folder, see ``_place``: a copy of a lake, or one that was moved, has somebody else's file.
     """
 
     pid: int
     created: float
     port: int
+    place: str
 
 
 def connect(folder: Path, linger: float = LINGER_SECONDS) -> str:
@@ -187,7 +189,15 @@ def _announced(folder: Path) -> Discovery | None:
         found = Discovery.model_validate_json(_discovery(folder).read_bytes())
     except (OSError, ValueError):
         return None
-    return found if _is_alive(found.pid, found.created) else None
+    return found if found.place == _place(folder) and _is_alive(found.pid, found.created) else None
+
+
+def _place(folder: Path) -> str | None:
+    """Return what tells a folder from all others, now and here: its path, and its number in the file system."""
+    try:
+        return f"{folder.resolve()} {folder.stat().st_ino}"
+    except OSError:
+        return None
 
 
 def _closing(folder: Path) -> bool:
@@ -250,9 +260,9 @@ def serve(folder: Path, linger: float) -> None:
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is meant for the command in the foreground.
     server, store, port = start_server_in_thread(str(folder), host="127.0.0.1", port=0)
-    created = _created(os.getpid())
-    assert created is not None
-    announcement = Discovery(pid=os.getpid(), created=created, port=port)
+    created, place = _created(os.getpid()), _place(folder)
+    assert created is not None and place is not None
+    announcement = Discovery(pid=os.getpid(), created=created, port=port, place=place)
     _announce(folder, announcement)
 
     def close() -> None:
@@ -265,6 +275,8 @@ def serve(folder: Path, linger: float) -> None:
     idle_since = time.monotonic()
     while True:
         stopped = stop.wait(0.5)
+        if _place(folder) != place:
+            os._exit(1)  # It was moved, deleted or replaced: nothing that this process knows is true there.
         if not stopped and _has_clients(folder):
             idle_since = time.monotonic()
         elif stopped or time.monotonic() - idle_since > linger:

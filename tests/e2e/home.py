@@ -45,7 +45,6 @@ class Home:
             "PYTHONPATH": str(ROOT),
             "GLOSSATOR_HOME": str(self.path),
             "GLOSSATOR__RUN__RETRY_DELAY_SECONDS": "0.05",
-            "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
             **self.settings,
         }
 

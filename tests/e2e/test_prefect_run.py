@@ -158,7 +158,8 @@ def test_an_error_that_does_not_pass_ends_the_run_after_the_last_try(server: Ser
 
 
 @pytest.mark.parametrize(
-    ("signalled", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
+    ("signalled", "code", "word"),
+    [(signal.SIGHUP, 129, "its terminal has closed"), (signal.SIGTERM, 143, "terminated")],
 )
 def test_a_flow_that_is_stopped_by_a_signal_says_so_in_one_line_and_goes_on_next_time(
     server: Server, tmp_path: Path, signalled: signal.Signals, code: int, word: str

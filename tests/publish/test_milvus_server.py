@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -104,11 +105,44 @@ def test_a_killed_server_is_followed_by_another(folder: Path) -> None:
 
 
 def test_a_discovery_file_of_another_process_is_not_believed(folder: Path) -> None:
-    folder.parent.mkdir(exist_ok=True)
-    ours = milvus_server.Discovery(pid=os.getpid(), created=1.0, port=1)
+    folder.mkdir(parents=True, exist_ok=True)
+    ours = milvus_server.Discovery(pid=os.getpid(), created=1.0, port=1, place=place_of(folder))
     folder.with_suffix(".server.json").write_text(ours.model_dump_json())
     assert running_server(folder) is None
     assert connect(folder, linger=0.5).startswith("http://127.0.0.1:")
+
+
+def test_a_copy_of_a_lake_has_a_server_of_its_own(folder: Path, tmp_path: Path) -> None:
+    uri = connect(folder, linger=0.5)
+    copied = tmp_path / "copy" / folder.name
+    shutil.copytree(folder.parent, copied.parent, ignore=shutil.ignore_patterns("copy"))
+    assert running_server(copied) is None
+    assert connect(copied, linger=0.5) != uri
+    disconnect(copied)
+    assert until(lambda: running_server(copied) is None)
+
+
+@pytest.mark.parametrize("put_back", [False, True])
+def test_a_server_whose_folder_is_taken_away_ends_and_writes_nothing_there(folder: Path, put_back: bool) -> None:
+    connect(folder, linger=60)
+    server = running_server(folder)
+    assert server is not None
+    away = folder.with_name("away.db")
+    folder.rename(away)
+    if put_back:  # From a backup, with all that lies beside it.
+        shutil.copytree(away, folder)
+    assert running_server(folder) is None
+    assert until(lambda: not psutil.pid_exists(server.pid) or psutil.Process(server.pid).status() == "zombie")
+    assert folder.exists() == put_back
+    connect(away, linger=0.5)
+    disconnect(away)
+    assert until(lambda: running_server(away) is None)
+
+
+def place_of(folder: Path) -> str:
+    place = milvus_server._place(folder)
+    assert place is not None
+    return place
 
 
 HOLDER = """
@@ -120,7 +154,8 @@ from tasks.publish import milvus_server as server
 folder, port = Path(sys.argv[1]), int(sys.argv[2])
 with FileLock(folder.with_suffix(".lock")):
     created = server._created(os.getpid())
-    server._announce(folder, server.Discovery(pid=os.getpid(), created=created, port=port))
+    folder.mkdir(exist_ok=True)
+    server._announce(folder, server.Discovery(pid=os.getpid(), created=created, port=port, place=server._place(folder)))
     print("held", flush=True)
     time.sleep(1.5)
 """
