@@ -248,6 +248,11 @@ class MilvusStore:
                     timeout=self._limit,
                 )
 
+    def vectors(self, ids: Sequence[str]) -> dict[str, npt.NDArray[np.float32]]:
+        """Return the vectors [dimension] of those rows of ``ids`` that there are."""
+        rows = self.rows(ids, ["chunk_id", "vector"])
+        return {row["chunk_id"]: np.asarray(row["vector"], np.float32) for row in rows}
+
     def count_document(self, doc_id: str) -> int:
         """Return the number of rows of a document, those that no snapshot names included."""
         self._load()
