@@ -264,7 +264,7 @@ def _says(lake: Lake, key: str, value: Any) -> bool:
 
 
 def put_back_access(lake: Lake) -> list[str]:
-    """Put back from their copies what is lost or damaged, and damaged copies from their files; return the keys."""
+    """Put back from their copies what is lost or damaged, and such copies from their files; return the keys."""
     with _locked(lake):
         damaged = damaged_copies(lake)
         back = [key for key in (GROUPS, TOMBSTONES) if not _is_whole(lake, key) and _put_back(lake, key)]
@@ -276,15 +276,16 @@ def put_back_access(lake: Lake) -> list[str]:
 
 
 def damaged_copies(lake: Lake) -> list[str]:
-    """Return the storage keys of the copies that are there and say nothing."""
+    """Return the storage keys of the copies that say nothing, or are gone while their files are there."""
     damaged = []
-    for key in map(_copy_of, (GROUPS, TOMBSTONES)):
+    for key in (GROUPS, TOMBSTONES):
         try:
-            lake.read_json(key)
+            lake.read_json(_copy_of(key))
         except NotFound:
-            continue
+            if lake.storage.exists(key):
+                damaged.append(_copy_of(key))
         except Corrupt:
-            damaged.append(key)
+            damaged.append(_copy_of(key))
     return damaged
 
 

@@ -1,7 +1,7 @@
 """The second copy of the newest flip: nothing else tells that a later flip was lost, and which.
 
 It is written right after its flip. A flip that was not copied (its publisher was killed in between) is as good as any.
-A damaged copy keeps nobody from reading; the doctor tells it, and the repair or the next publish writes it again.
+A damaged or lost copy keeps nobody from reading; the doctor tells it, the repair or the next publish writes it again.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ def read_copy(storage: Storage) -> Flip | None:
         return None
 
 
-def is_damaged(storage: Storage) -> bool:
-    """Tell whether there is a copy that says nothing."""
-    return storage.exists(KEY) and read_copy(storage) is None
+def is_damaged(storage: Storage, newest: int) -> bool:
+    """Tell whether the copy says nothing, or is gone. A first flip may have none: its publisher was killed."""
+    return read_copy(storage) is None and (newest > 1 or storage.exists(KEY))
 
 
 def put_back(storage: Storage, newest: int) -> list[str]:
-    """Put a flip back from its copy where it is lost or damaged, or a damaged copy from the newest flip.
+    """Put a flip back from its copy where it is lost or damaged, or such a copy from the newest flip.
 
     To be called under the lease.
 
@@ -43,7 +43,7 @@ def put_back(storage: Storage, newest: int) -> list[str]:
     copy = read_copy(storage)
     if copy is None:
         key = f"flips/{newest}.json"
-        if not is_damaged(storage) or not _is_whole(storage, key):
+        if not is_damaged(storage, newest) or not _is_whole(storage, key):
             return []
         storage.write(KEY, storage.read(key))
         return [KEY]

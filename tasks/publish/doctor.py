@@ -270,8 +270,8 @@ def _history(config: Config, lake: Lake, current: Snapshot) -> tuple[bool, str, 
     for _ in islice(lake.newest_flips(), MOST_FLIPS):
         pass
     lost = (max(numbers) - len(numbers)) if numbers else 0
-    if flip_copy.is_damaged(lake.storage):
-        what = f"{lake.storage.local(flip_copy.KEY)} is damaged: nothing would tell that the newest flip was lost"
+    if flip_copy.is_damaged(lake.storage, max(numbers, default=0)):
+        what = f"{lake.storage.local(flip_copy.KEY)} is damaged or gone: nothing would tell of a lost newest flip"
         return True, what, "run `glossator doctor --repair`: it is written anew"
     # Nothing but the history needs an older flip.
     said = f"{len(numbers):,} flips and {len(read_pins(lake)):,} pins can be read"
@@ -281,7 +281,7 @@ def _history(config: Config, lake: Lake, current: Snapshot) -> tuple[bool, str, 
 def _access(config: Config, lake: Lake, current: Snapshot) -> tuple[bool, str, str]:
     access = read_access(lake)
     if damaged := damaged_copies(lake):
-        what = f"{lake.storage.local(damaged[0])} is damaged: nothing could put back its file"
+        what = f"{lake.storage.local(damaged[0])} is damaged or gone: nothing could put back its file"
         return True, what, "run `glossator doctor --repair`: it is written anew"
     said = f"{len(access.groups):,} documents have groups today, {len(access.tombstones):,} were purged"
     return False, said, ""

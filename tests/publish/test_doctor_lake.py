@@ -93,11 +93,15 @@ def test_a_missing_part_of_what_is_only_kept_is_told_and_no_fault(docs: Path, ol
     assert [report.healthy for report in repair(lake, make_config(), lambda: None)] == [True, True]
 
 
+@pytest.mark.parametrize("lost", [True, False])
 @pytest.mark.parametrize("key", ["flip.json", "access/groups.json"])
-def test_a_damaged_copy_is_found_and_written_anew(docs: Path, key: str) -> None:
+def test_a_damaged_or_lost_copy_is_found_and_written_anew(docs: Path, old: Snapshot, key: str, lost: bool) -> None:
     lake = lake_beside(docs)
     change_groups(lake, lambda table: table | {"0" * 16: ()})
-    lake.storage.write(f"copies/{key}", b"{")
+    if lost:
+        lake.storage.delete(f"copies/{key}")
+    else:
+        lake.storage.write(f"copies/{key}", b"{")
     ((message, remedy),) = found(docs).values()
     assert f"{key} is damaged" in message and "doctor --repair" in remedy
     assert [*lake.put_back_flip(), *put_back_access(lake)] == [f"copies/{key}"]
