@@ -43,7 +43,7 @@ READY = b"ready"
 
 
 def main(descriptor: int, function: str, seconds: int, megabytes: int) -> None:
-    """Answer requests: arguments of the function come in; its result or an object with ``refused`` goes out, as JSON."""
+    """Answer requests: arguments come in; the JSON of the result or of an object with ``refused`` goes out."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is meant for the process that asks; its end ends this one.
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     parse: Callable[..., Any] = pkgutil.resolve_name(function)
