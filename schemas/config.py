@@ -61,12 +61,12 @@ class LoadConfig(Section):
     max_bytes: int = Field(256 * 2**20, gt=0, description="Files above this many bytes are quarantined.")
     max_pages: int = Field(5_000, gt=0, description="PDFs with more pages are quarantined.")
     max_seconds: int = operational(
-        120, gt=0, description="A PDF or HTML file that takes more processor time to parse is quarantined."
+        120, gt=0, description="A document that takes more processor time to parse is quarantined."
     )
     max_memory_mb: int = operational(
         2_048,
         ge=256,
-        description="A PDF or HTML file that takes more memory to parse is quarantined; each core parses one.",
+        description="A document that takes more memory to parse is quarantined; each core parses one.",
     )
     ignore: tuple[str, ...] = operational(
         (".*", "__pycache__", "node_modules", "*.tmp", "*~"),

@@ -1,6 +1,6 @@
 """Text to parents and children (``schemas.documents.ChunkedDocument``).
 
-    text -> blocks -> sections -> children -> parents
+    text -> structure (blocks or units) -> sections -> children -> parents
 
 What holds for every text, type and size:
 
@@ -16,11 +16,10 @@ from __future__ import annotations
 
 from schemas.config import ChunkConfig
 from schemas.documents import ChunkedDocument, DocumentType, Span
-from tasks.chunk.blocks import markdown_blocks, paragraph_blocks
 from tasks.chunk.children import children_of
-from tasks.chunk.code import definitions, units
 from tasks.chunk.parents import parents_of
-from tasks.chunk.sections import Node, code_outline, outline
+from tasks.chunk.sections import code_outline, outline
+from tasks.chunk.structure import Structure, read_structure
 from tasks.chunk.token_index import TokenIndex
 from tasks.embed.tokenizer import Tokenizer
 
@@ -29,7 +28,12 @@ CHUNKER_VERSION = 1
 
 
 def chunk_document(
-    text: str, type_: DocumentType, syntax: str | None, tokenizer: Tokenizer, config: ChunkConfig
+    text: str,
+    type_: DocumentType,
+    syntax: str | None,
+    tokenizer: Tokenizer,
+    config: ChunkConfig,
+    structure: Structure | None = None,
 ) -> ChunkedDocument:
     """Part a document's normalised text.
 
@@ -39,6 +43,7 @@ def chunk_document(
         syntax: the language of code.
         tokenizer: of the embedding model; sizes are its tokens, special ones left out.
         config: sizes.
+        structure: of the text, where it has been read already.
 
     Returns:
         Without parents and children when there is only white space.
@@ -46,7 +51,11 @@ def chunk_document(
     if not text.strip():
         return ChunkedDocument(parents=(), children=(), parent_of=())
     index = TokenIndex(text, tokenizer)
-    root = _outline(index, type_, syntax, config)
+    structure = structure or read_structure(text, type_, syntax)
+    if type_ == "code":
+        root = code_outline(structure.units, index, config.child_tokens)
+    else:
+        root = outline(structure.blocks, len(text))
     children: list[Span] = []
     for section in root.sections():
         section.children.extend(children_of(section, index, config.child_tokens))
@@ -60,16 +69,5 @@ def chunk_document(
         parents=tuple(parents),
         children=tuple(children),
         parent_of=tuple(parent_of),
-        definitions=definitions(text, syntax) if type_ == "code" else (),
+        definitions=structure.definitions,
     )
-
-
-def _outline(index: TokenIndex, type_: DocumentType, syntax: str | None, config: ChunkConfig) -> Node:
-    text = index.text
-    match type_:
-        case "code":
-            return code_outline(units(text, syntax), index, config.child_tokens)
-        case "text":
-            return outline(paragraph_blocks(text), len(text))
-        case "markdown" | "html" | "pdf":
-            return outline(markdown_blocks(text), len(text))

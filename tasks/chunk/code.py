@@ -1,7 +1,7 @@
 """Source code as units: definitions with their comments, and what lies between them.
 
-``units`` is the one seam for a better reader of a language: Python goes by its own parser, every other language (and
-Python that does not parse) by blank lines and indentation, which holds for most code that people format.
+``read_code`` is the one seam for a better reader of a language: Python goes by its own parser, every other language
+(and Python that does not parse) by blank lines and indentation, which holds for most code that people format.
 """
 
 from __future__ import annotations
@@ -9,17 +9,22 @@ from __future__ import annotations
 import ast
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 from tasks.chunk.blocks import paragraph_blocks
+from tasks.chunk.titles import shorten
+from tasks.python_source import parse_python
 
 MAX_PARSED = 4 * 2**20
 """Code points. Python's syntax tree takes ~100 times the memory of its source; generated files are cut by lines."""
 
 MAX_DEFINITIONS = 200
 """More names than any context has room for."""
+
+MAX_DEPTH = 50
+"""Definitions within definitions; what lies deeper is not opened."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +33,13 @@ class Unit:
 
     Attributes:
         start, end: code points; units of one list tile the range that they come from.
-        breadcrumb: names of the definitions that it is, outermost first; empty for statements of the file itself.
+        name: of the definition that it is; "" for what lies between definitions.
         parts: for a definition that contains others: its head and those, tiling it.
     """
 
     start: int
     end: int
-    breadcrumb: tuple[str, ...] = ()
+    name: str = ""
     parts: tuple[Unit, ...] = ()
 
 
@@ -66,42 +71,26 @@ _DEFINES = re.compile(
 _CLOSER = re.compile(r"[})\]]|end\b|else\b|elif\b|except\b|finally\b|catch\b|\{")
 
 
-def units(text: str, syntax: str | None) -> tuple[Unit, ...]:
-    """Part code into units that tile it.
+def read_code(text: str, syntax: str | None) -> tuple[tuple[Unit, ...], tuple[str, ...]]:
+    """Return the units that tile a file, and the names that it defines: in order, each once, 200 at most.
 
     Args:
         text: the whole file.
         syntax: its language, as ``Metadata.syntax``.
     """
-    module = _parse(text) if syntax == "python" else None
+    module = parse_python(text) if syntax == "python" and len(text) <= MAX_PARSED else None
     if module is not None:
-        return _python_units(text, module)
-    return tuple(_regions(text))
+        return _python_units(text, module), _first(_python_names(module.body))
+    return tuple(_regions(text)), _first(match[match.lastindex or 0] for match in _DEFINES.finditer(text))
 
 
-def definitions(text: str, syntax: str | None) -> tuple[str, ...]:
-    """Return the names that a file defines, in order of definition, each once, 200 at most."""
-    module = _parse(text) if syntax == "python" else None
-    names = (
-        _python_names(module.body)
-        if module is not None
-        else (match[match.lastindex or 0] for match in _DEFINES.finditer(text))
-    )
+def _first(names: Iterable[str]) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for name in names:
         found.setdefault(name)
         if len(found) == MAX_DEFINITIONS:
             break
     return tuple(found)
-
-
-def _parse(text: str) -> ast.Module | None:
-    if len(text) > MAX_PARSED:
-        return None
-    try:
-        return ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None  # Python 2, a template, a fragment, nesting beyond the parser's stack: read by lines instead.
 
 
 def _python_names(body: Sequence[ast.stmt]) -> Iterator[str]:
@@ -126,28 +115,27 @@ def _python_units(text: str, module: ast.Module) -> tuple[Unit, ...]:
             line -= 1
         return lines[line]
 
-    def parts(body: Sequence[ast.stmt], start: int, end: int, breadcrumb: tuple[str, ...]) -> tuple[Unit, ...]:
+    def parts(body: Sequence[ast.stmt], start: int, end: int, depth: int) -> tuple[Unit, ...]:
         found: list[Unit] = []
         position, floor = start, bisect_right(lines, start) - 1
         for i, statement in enumerate(body):
             if isinstance(statement, _Definition):
                 begin = max(first_line(statement, floor), position)
                 if text[position:begin].strip():
-                    found.append(Unit(position, begin, breadcrumb))
+                    found.append(Unit(position, begin))
                     position = begin
                 # Several statements can share a line; a definition then ends where the next line begins.
                 after = lines[statement.end_lineno or statement.lineno] if _has_line(statement, lines) else len(text)
                 after = end if i == len(body) - 1 else min(after, end)
-                name = (*breadcrumb, statement.name)
-                inner = parts(statement.body, position, after, name)
-                found.append(Unit(position, after, name, inner if len(inner) > 1 else ()))
+                inner = parts(statement.body, position, after, depth + 1) if depth < MAX_DEPTH else ()
+                found.append(Unit(position, after, shorten(statement.name), inner if len(inner) > 1 else ()))
                 position = after
             floor = statement.end_lineno or statement.lineno
         if position < end:
-            found.append(Unit(position, end, breadcrumb))
+            found.append(Unit(position, end))
         return tuple(found)
 
-    return parts(module.body, 0, len(text), ())
+    return parts(module.body, 0, len(text), 1)
 
 
 def _has_line(statement: _Definition, lines: Sequence[int]) -> bool:
@@ -169,4 +157,4 @@ def _regions(text: str) -> Iterator[Unit]:
 
 def _named(text: str, start: int, end: int) -> Unit:
     names = [match[match.lastindex or 0] for match in islice(_DEFINES_TOP.finditer(text, start, end), 2)]
-    return Unit(start, end, (names[0],) if len(names) == 1 else ())
+    return Unit(start, end, shorten(names[0]) if len(names) == 1 else "")

@@ -123,9 +123,12 @@ def code_outline(units: Sequence[Unit], index: TokenIndex, limit: int) -> Node:
 def _scope(units: Sequence[Unit], node: Node, index: TokenIndex, limit: int) -> Node:
     run: list[Unit] = []
 
+    def breadcrumb_of(unit: Unit) -> tuple[str, ...]:
+        return (*node.breadcrumb, unit.name) if unit.name else node.breadcrumb
+
     def flush() -> None:
         if run:
-            breadcrumb = common_prefix([unit.breadcrumb for unit in run])
+            breadcrumb = common_prefix([breadcrumb_of(unit) for unit in run])
             blocks = [Block(unit.start, unit.end, "code") for unit in run]
             node.items.append(Section(run[0].start, run[-1].end, breadcrumb, len(breadcrumb), blocks))
             run.clear()
@@ -133,7 +136,8 @@ def _scope(units: Sequence[Unit], node: Node, index: TokenIndex, limit: int) -> 
     for unit in units:
         if unit.parts and index.size(unit.start, unit.end) > limit:
             flush()
-            node.items.append(_scope(unit.parts, Node(unit.breadcrumb, len(unit.breadcrumb)), index, limit))
+            breadcrumb = breadcrumb_of(unit)
+            node.items.append(_scope(unit.parts, Node(breadcrumb, len(breadcrumb)), index, limit))
             continue
         if run and index.size(run[0].start, unit.end) > limit:
             flush()

@@ -12,12 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from schemas.documents import ChunkedDocument, Span
+from schemas.errors import GlossatorError, TransientError
 from schemas.identity import digest_rows, part_key
 from schemas.rows import page_range
 from schemas.snapshot import Failure, PartRef
 from schemas.tables import SPANS
 from schemas.work import ShardJob, Workspace
 from tasks.chunk.chunker import chunk_document
+from tasks.chunk.structure import read_structure_within
 from tasks.embed.model import locate_model
 from tasks.embed.tokenizer import Tokenizer, open_tokenizer
 from tasks.progress import expect, tick
@@ -54,8 +56,11 @@ def _compute(space: Workspace, job: ShardJob, key: str, loaded: PartRef) -> Part
         else:
             try:
                 rows.extend(_chunk(document, tokenizer, space))
+            except TransientError:
+                raise
             except Exception as error:  # One bad document harms only itself.
-                message = f"cannot be divided into chunks: {error}"
+                why = error.message if isinstance(error, GlossatorError) else error
+                message = f"cannot be divided into chunks: {why}"
                 failures.append(failure_of("chunk", document, error, message, document["content_digest"]))
         tick("chunk")
     if failures:
@@ -84,7 +89,9 @@ def describe_spans(
 
 
 def _chunk(document: Row, tokenizer: Tokenizer, space: Workspace) -> Iterator[Row]:
-    chunked = chunk_document(document["text"], document["type"], document["syntax"], tokenizer, space.config.chunk)
+    text, type_, syntax = document["text"], document["type"], document["syntax"]
+    structure = read_structure_within(space.config.load, text, type_, syntax, document["uri"])
+    chunked = chunk_document(text, type_, syntax, tokenizer, space.config.chunk, structure)
     yield from _rows(document, "child", chunked.children, chunked)
     yield from _rows(document, "parent", chunked.parents, chunked)
 

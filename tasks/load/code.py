@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-import warnings
 
 from schemas.documents import LoadedDocument, Metadata
 from tasks.load.encoding import decode
 from tasks.load.language import UNKNOWN
 from tasks.load.normalisation import normalise, refuse_binary, title_of
+from tasks.python_source import parse_python
 
 SYNTAX_BY_EXTENSION = {
     "py": "python", "pyi": "python",
@@ -46,11 +46,6 @@ def load_code(data: bytes, uri: str, syntax: str) -> LoadedDocument:
 
 def _docstring_title(source: str) -> str | None:
     """Return the first line of a Python module's docstring (PEP 257: its summary)."""
-    try:
-        with warnings.catch_warnings():
-            # Old files warn about escapes; that is their business, not the indexer's.
-            warnings.simplefilter("ignore")
-            docstring = ast.get_docstring(ast.parse(source))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None  # templates and Python 2: indexed all the same, without a title
+    module = parse_python(source)
+    docstring = ast.get_docstring(module) if module is not None else None  # what does not parse is indexed all the same
     return title_of(docstring.strip().partition("\n")[0]) if docstring else None

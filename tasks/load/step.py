@@ -32,8 +32,9 @@ from schemas.rows import metadata_of
 from schemas.snapshot import Failure, PartRef
 from schemas.tables import DOCUMENTS, PLAN
 from schemas.work import ShardJob, Workspace
+from tasks.isolation import CORES
 from tasks.lake.lake import Lake
-from tasks.load.isolation import CORES, is_isolated, load
+from tasks.load.isolation import is_isolated, load
 from tasks.load.loader import document_type
 from tasks.plan.source import Source, open_source
 from tasks.progress import expect, tick

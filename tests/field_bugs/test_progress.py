@@ -20,6 +20,7 @@ import pytest
 import tasks.contextualize.step
 from schemas.errors import PlanRefused, TransientError
 from tasks.embed.encoder import HashEncoder
+from tasks.isolation import end_workers
 from tasks.lake.lake import passages_folder
 from tasks.load import isolation
 from tasks.plan.planner import PlanOptions
@@ -45,7 +46,7 @@ FILES = {f"{number}.md": page(f"Page {number}", f"The gauge {number} is read dai
 def faulty(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(isolation, "FUNCTION", PARSE)
     yield
-    isolation.end_workers()
+    end_workers()
 
 
 @pytest.fixture

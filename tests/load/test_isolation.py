@@ -18,8 +18,9 @@ import pytest
 
 from schemas.config import LoadConfig
 from schemas.errors import GlossatorError, PermanentError, TransientError
-from tasks.load import isolation
-from tasks.load.isolation import WorkerEnded
+from tasks import isolation
+from tasks.isolation import WorkerEnded
+from tasks.load.isolation import load
 from tasks.load.loader import load_document
 from tests.load.faulty_parser import PARSE
 
@@ -31,7 +32,7 @@ PDFS = sorted((ROOT / "data" / "corpus").rglob("*.pdf"))
 
 @pytest.fixture(autouse=True)
 def faulty(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(isolation, "FUNCTION", PARSE)
+    monkeypatch.setattr("tasks.load.isolation.FUNCTION", PARSE)
     isolation.end_workers()
     yield
     isolation.end_workers()
@@ -39,7 +40,7 @@ def faulty(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def refusal(uri: str, config: LoadConfig = CONFIG) -> PermanentError:
     with pytest.raises(PermanentError) as caught:
-        isolation.load(PAGE, uri, config)
+        load(PAGE, uri, config)
     assert caught.value.document == uri
     return caught.value
 
@@ -56,7 +57,7 @@ def refusal(uri: str, config: LoadConfig = CONFIG) -> PermanentError:
 def test_a_parser_that_ends_badly_costs_its_document_and_says_why(uri: str, what: str, hint: str) -> None:
     error = refusal(uri)
     assert error.what == what and error.hint is not None and hint in error.hint
-    assert isolation.load(PAGE, "good.html", CONFIG) == load_document(PAGE, "good.html", CONFIG)
+    assert load(PAGE, "good.html", CONFIG) == load_document(PAGE, "good.html", CONFIG)
 
 
 def test_a_parser_that_waits_for_ever_is_ended_too() -> None:
@@ -66,40 +67,42 @@ def test_a_parser_that_waits_for_ever_is_ended_too() -> None:
 
 
 def test_a_worker_that_is_stopped_is_ended_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    isolation.load(PAGE, "good.html", CONFIG)
+    load(PAGE, "good.html", CONFIG)
     [worker] = isolation._idle
     worker._process.send_signal(signal.SIGSTOP)
     monkeypatch.setattr(isolation, "PATIENCE", 0)
     monkeypatch.setattr(isolation, "GRACE_SECONDS", 0.5)
     large = PAGE + b" " * 2**20  # More than a pipe holds.
     with pytest.raises(WorkerEnded, match="took longer"):
-        worker.load(large, "good.html")
+        worker.ask((large, "good.html", CONFIG), "good.html")
     worker.close()
     isolation._idle.clear()
 
 
 def test_a_worker_that_was_killed_blames_no_document_for_good() -> None:
     with pytest.raises(GlossatorError, match="killed from outside") as caught:
-        isolation.load(PAGE, "killed.html", CONFIG)
+        load(PAGE, "killed.html", CONFIG)
     assert not isinstance(caught.value, PermanentError), "the next run tries again"
 
 
 @pytest.mark.parametrize("way", ["no such function", "no process"])
 def test_a_worker_that_cannot_start_blames_no_document(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(isolation, "FUNCTION", "tasks.load.loader:nobody" if way == "no such function" else PARSE)
+    monkeypatch.setattr(
+        "tasks.load.isolation.FUNCTION", "tasks.load.loader:nobody" if way == "no such function" else PARSE
+    )
     if way == "no process":
         monkeypatch.setattr(sys, "executable", "/nowhere/python")
     with pytest.raises(TransientError, match="cannot start"):
-        isolation.load(PAGE, "good.html", CONFIG)
+        load(PAGE, "good.html", CONFIG)
 
 
 LIMITED = f"""
 import resource
 from schemas.config import LoadConfig
-from tasks.load import isolation
+from tasks.load.isolation import load
 resource.setrlimit(resource.RLIMIT_CPU, (600, 600))
 resource.setrlimit(resource.RLIMIT_DATA, (2**32, 2**32))
-print(isolation.load({PAGE!r}, "good.html", LoadConfig(max_seconds=10**6, max_memory_mb=10**6)).text)
+print(load({PAGE!r}, "good.html", LoadConfig(max_seconds=10**6, max_memory_mb=10**6)).text)
 """
 
 
@@ -117,7 +120,7 @@ def test_limits_of_the_machine_are_kept() -> None:
 
 def test_a_parser_is_told_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MILVUS_TOKEN", "secret")
-    isolation.load(PAGE, "good.html", CONFIG)
+    load(PAGE, "good.html", CONFIG)
     [worker] = isolation._idle
     assert "MILVUS_TOKEN" not in psutil.Process(worker._process.pid).environ()
 
@@ -130,41 +133,42 @@ def test_what_a_parser_throws_arrives_with_where_it_was_thrown() -> None:
 
 
 def test_a_document_is_not_blamed_for_what_its_forerunners_left() -> None:
-    isolation.load(PAGE, "good.html", CONFIG)
-    assert isolation.load(PAGE, "late.html", CONFIG) == load_document(PAGE, "late.html", CONFIG)
+    load(PAGE, "good.html", CONFIG)
+    assert load(PAGE, "late.html", CONFIG) == load_document(PAGE, "late.html", CONFIG)
 
 
 def test_a_worker_is_used_again_and_replaced_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isolation, "DOCUMENTS", 2)
     seen = []
     for _ in range(3):
-        isolation.load(PAGE, "good.html", CONFIG)
+        load(PAGE, "good.html", CONFIG)
         seen += [worker._process.pid for worker in isolation._idle]
     assert len(seen) == 2 and seen[0] != seen[1], "the first served twice, the second is there"
 
 
 def test_libraries_in_c_say_nothing_on_our_terminal(capfd: pytest.CaptureFixture[str]) -> None:
-    isolation.load(PAGE, "chatter.html", CONFIG)
+    load(PAGE, "chatter.html", CONFIG)
     assert capfd.readouterr() == ("", "")
 
 
 def test_a_child_that_is_forked_has_workers_of_its_own() -> None:
-    isolation.load(PAGE, "good.html", CONFIG)
+    load(PAGE, "good.html", CONFIG)
     ours = [worker._process.pid for worker in isolation._idle]
-    child = multiprocessing.get_context("fork").Process(target=isolation.load, args=(PAGE, "good.html", CONFIG))
+    child = multiprocessing.get_context("fork").Process(target=load, args=(PAGE, "good.html", CONFIG))
     child.start()
     child.join(60)
     assert child.exitcode == 0
-    assert isolation.load(PAGE, "good.html", CONFIG).text
+    assert load(PAGE, "good.html", CONFIG).text
     assert [worker._process.pid for worker in isolation._idle] == ours
 
 
 HANGS = f"""
 import sys, threading, time
 from schemas.config import LoadConfig
-from tasks.load import isolation
-isolation.FUNCTION = {PARSE!r}
-threading.Thread(target=isolation.load, args=(b"", "loop.html", LoadConfig()), daemon=True).start()
+from tasks import isolation
+from tasks.load import isolation as loading
+loading.FUNCTION = {PARSE!r}
+threading.Thread(target=loading.load, args=(b"", "loop.html", LoadConfig()), daemon=True).start()
 while not isolation._turns._value < isolation.CORES:
     time.sleep(0.05)
 time.sleep(1)
@@ -220,10 +224,10 @@ def pdf_bomb(megabytes: int) -> bytes:
     ],
 )
 def test_real_bombs_cost_one_document(uri: str, data: bytes, ends: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(isolation, "FUNCTION", "tasks.load.loader:load_document")
+    monkeypatch.setattr("tasks.load.isolation.FUNCTION", "tasks.load.loader:load_document")
     limits = LoadConfig(max_seconds=20 if uri == "line.html" else 2, max_memory_mb=512)
     try:
-        told = " ".join(isolation.load(data, uri, limits).flags)
+        told = " ".join(load(data, uri, limits).flags)
     except PermanentError as error:
         told = error.what
     assert ends in told
@@ -231,6 +235,6 @@ def test_real_bombs_cost_one_document(uri: str, data: bytes, ends: str, monkeypa
 
 @pytest.mark.parametrize("path", PDFS, ids=lambda path: path.name)
 def test_a_worker_loads_what_this_process_would(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(isolation, "FUNCTION", "tasks.load.loader:load_document")
+    monkeypatch.setattr("tasks.load.isolation.FUNCTION", "tasks.load.loader:load_document")
     data = path.read_bytes()
-    assert isolation.load(data, path.name, LoadConfig()) == load_document(data, path.name, LoadConfig())
+    assert load(data, path.name, LoadConfig()) == load_document(data, path.name, LoadConfig())

@@ -1,6 +1,6 @@
 """A process that parses documents for another one, under limits of its own: the far end of ``isolation.py``.
 
-``python -m tasks.load.worker FD FUNCTION SECONDS MEGABYTES`` says that it is ready, and then answers each request on
+``python -m tasks.worker FD FUNCTION SECONDS MEGABYTES`` says that it is ready, and then answers each request on
 the connection FD until that ends. Requests are pickled, since they come from the process that started it; answers are
 JSON, since hostile bytes have been parsed where they come from.
 
@@ -20,22 +20,19 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from contextlib import suppress
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic_core import to_json
 
-from schemas.documents import LoadedDocument
 from schemas.errors import GlossatorError, PermanentError
+from tasks.memory import is_used_up
 
 try:
     import resource
 except ImportError:  # Windows: the process that asks still limits the time of the clock.
     resource = None  # type: ignore[assignment]
 
-ALMOST_ALL = 0.8
 LOOK_EVERY = 1.0
 """Seconds between two looks at whether the process that asks is still there."""
 PATIENCE = 4
@@ -43,14 +40,13 @@ PATIENCE = 4
 OUT_OF_MEMORY = 77
 """Exit code where there was no memory left to tell of it."""
 READY = b"ready"
-LOADED = TypeAdapter(LoadedDocument)
 
 
 def main(descriptor: int, function: str, seconds: int, megabytes: int) -> None:
-    """Answer requests: arguments of the function come in; LOADED's JSON or an object with ``refused`` goes out."""
+    """Answer requests: arguments come in; the JSON of the result or of an object with ``refused`` goes out."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is meant for the process that asks; its end ends this one.
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
-    load: Callable[..., Any] = pkgutil.resolve_name(function)
+    parse: Callable[..., Any] = pkgutil.resolve_name(function)
     connection = Connection(descriptor)
     _limit_memory(megabytes)
     connection.send_bytes(READY)
@@ -58,7 +54,7 @@ def main(descriptor: int, function: str, seconds: int, megabytes: int) -> None:
         try:
             arguments = connection.recv()
             _limit_time(seconds)
-            connection.send_bytes(_answer(load, arguments, megabytes))
+            connection.send_bytes(_answer(parse, arguments))
             signal.setitimer(signal.ITIMER_REAL, 0)
         except EOFError:
             return
@@ -66,15 +62,15 @@ def main(descriptor: int, function: str, seconds: int, megabytes: int) -> None:
             os._exit(OUT_OF_MEMORY)
 
 
-def _answer(load: Callable[..., Any], arguments: tuple[Any, ...], megabytes: int) -> bytes:
+def _answer(parse: Callable[..., Any], arguments: tuple[Any, ...]) -> bytes:
     try:
-        return LOADED.dump_json(load(*arguments))
+        return to_json(parse(*arguments))
     except MemoryError:
         raise
     except GlossatorError as error:
         return _refused(error)
     except Exception as error:  # Whatever a parser throws: it may be of a class that no other process knows.
-        if _most_memory() > ALMOST_ALL * megabytes:  # Libraries tell of it in words of their own.
+        if is_used_up():  # Libraries tell of it in words of their own.
             raise MemoryError from error
         what = f"the parser failed ({type(error).__name__}: {error})"
         return _refused(PermanentError(what, hint="repair or convert the file"))
@@ -84,18 +80,6 @@ def _refused(error: GlossatorError) -> bytes:
     """Return an answer, with the traceback of the exception that is being handled."""
     told = {"what": error.what, "document": error.document, "hint": error.hint}
     return json.dumps({"refused": told, "traceback": traceback.format_exc()}).encode()
-
-
-def _most_memory() -> float:
-    """Return the most memory in MB that this process has had; 0 where the system does not say.
-
-    (``getrusage`` counts that of the process which started this one.)
-    """
-    with suppress(OSError):
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) / 1024
-    return 0.0
 
 
 def _limit_memory(megabytes: int) -> None:
