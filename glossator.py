@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from io import TextIOWrapper
 from pathlib import Path
 from types import FrameType
@@ -67,6 +68,7 @@ def index(
     json: JsonOption = False,
 ) -> None:
     """Index a folder: what is new or changed is embedded, and all of it published at once."""
+    begun = time.perf_counter()
     from flows.commands.run import carry_out
     from flows.reconcile import reconcile, recorded_sources
     from tasks.plan.planner import PlanOptions, make_plan
@@ -79,14 +81,18 @@ def index(
     options = PlanOptions(migrate=migrate, allow_deletes=allow_deletes, dry_run=dry_run)
     if dry_run:
         from flows.console import show_plan
+        from flows.report import told_before
+        from tasks.plan.quarantine import read_quarantine
 
         plan = make_plan(lake, door.config, specs, options)
-        print_json(plan.summary()) if json else show_plan(out, plan)
+        known = told_before(read_quarantine(lake), plan.failures)
+        print_json(plan.summary()) if json else show_plan(out, plan, known)
         raise typer.Exit(ExitCode.REFUSED if plan.refused else ExitCode.DONE)
     reason = f"index {', '.join(spec.name for spec in specs)}"
     report = reconcile(
         lake, door.config, specs, options, lambda plan: carry_out(door, plan, options, reason, quiet=json)
     )
+    report = report.model_copy(update={"seconds": {**report.seconds, "total": round(time.perf_counter() - begun, 3)}})
     from flows.console import show_report
 
     print_json(report) if json else show_report(out, report)
@@ -275,7 +281,7 @@ def main() -> None:
         _complain("nothing was done")
         code = ExitCode.FAILED
     except GlossatorError as error:
-        for line in str(error).split("\n"):
+        for line in error.lines:
             _complain(line)
         code = error.exit_code
     except SystemExit:  # What Rich and Typer make of a closed pipe: `glossator search … | head`

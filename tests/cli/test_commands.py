@@ -37,6 +37,8 @@ REPORT_KEYS = {
     "left_out",
     "denied",
     "failed",
+    "failed_before",
+    "mended",
     "published",
     "warnings",
 }
