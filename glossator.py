@@ -234,14 +234,21 @@ def evaluate(
     assignments: SetOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Score the published index with golden questions: recall of hybrid, dense and BM25 search."""
-    from query.console import show_scores
+    """Score the published index with golden questions: recall of hybrid, dense and BM25 search.
+
+    Questions whose document is not in the index are not judged; it is an error when that is so of all.
+    """
+    from query.console import describe_absent, show_scores
     from query.golden import evaluate as score
     from query.golden import read_golden
     from query.opening import open_retriever
 
     door = Door(collection, config, assignments)
     scores = score(open_retriever(door.lake(), door.config), read_golden(golden), k=k)
+    if not scores.judged:
+        what = describe_absent(scores) if scores.expired else "it holds no question"
+        hint = "index the folder that these documents are in, or name its --collection; `source` is a URI in it"
+        raise UsageError(f"nothing of {golden} can be judged: {what}", hint=hint)
     print_json(scores) if json else show_scores(out, scores)
 
 
