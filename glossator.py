@@ -47,8 +47,27 @@ TERMINATED = 128 + signal.SIGTERM
 ALLOW_DELETES = "Documents that this run may delete in all; asked for when many are gone."
 
 
+def show_version(asked: bool) -> None:
+    """Print what is installed, and end."""
+    if not asked:
+        return
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        typer.echo(f"glossator {version('glossator')}")
+    except PackageNotFoundError:
+        from tomllib import loads
+
+        project = loads(Path(__file__).with_name("pyproject.toml").read_text(encoding="utf-8"))["project"]
+        typer.echo(f"glossator {project['version']} (not installed: from its source tree)")
+    raise typer.Exit
+
+
+Version = Annotated[bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show the version.")]
+
+
 @app.callback()
-def glossator(context: typer.Context) -> None:
+def glossator(context: typer.Context, version: Version = False) -> None:
     """Without a command: what there is."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import time
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -201,3 +202,14 @@ def test_an_index_without_the_records_of_its_sources_names_them(home: Any) -> No
 def test_the_seconds_of_index_are_those_of_the_whole_command(home: Any) -> None:
     done = home.call("index", "--json")
     assert done.seconds - 0.5 < done.json["seconds"]["total"] <= done.seconds
+
+
+def test_the_version_is_told_without_a_lake_or_its_libraries(empty: Any) -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    done = empty.python(
+        "import sys, glossator\nsys.argv = ['glossator', '--version']\n"
+        "try:\n    glossator.main()\nexcept SystemExit as end:\n    assert not end.code, end.code\n"
+        "assert not {'polars', 'prefect', 'torch', 'pymilvus'} & set(sys.modules)\n"
+    )
+    assert (done.code, done.err) == (0, "")
+    assert re.fullmatch(rf"glossator {re.escape(project['version'])}( \(not installed: .*\))?\n", done.out)
