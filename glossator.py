@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from io import TextIOWrapper
 from pathlib import Path
 from types import FrameType
@@ -49,8 +50,27 @@ if hasattr(signal, "SIGHUP"):  # Not on Windows.
 ALLOW_DELETES = "Documents that this run may delete in all; asked for when many are gone."
 
 
+def show_version(asked: bool) -> None:
+    """Print what is installed, and end."""
+    if not asked:
+        return
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        typer.echo(f"glossator {version('glossator')}")
+    except PackageNotFoundError:
+        from tomllib import loads
+
+        project = loads(Path(__file__).with_name("pyproject.toml").read_text(encoding="utf-8"))["project"]
+        typer.echo(f"glossator {project['version']} (not installed: from its source tree)")
+    raise typer.Exit
+
+
+Version = Annotated[bool, typer.Option("--version", callback=show_version, is_eager=True, help="Show the version.")]
+
+
 @app.callback()
-def glossator(context: typer.Context) -> None:
+def glossator(context: typer.Context, version: Version = False) -> None:
     """Without a command: what there is."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
@@ -70,6 +90,7 @@ def index(
     json: JsonOption = False,
 ) -> None:
     """Index a folder: what is new or changed is embedded, and all of it published at once."""
+    begun = time.perf_counter()
     from flows.commands.run import carry_out
     from flows.reconcile import reconcile, recorded_sources
     from tasks.plan.planner import PlanOptions, make_plan
@@ -82,14 +103,18 @@ def index(
     options = PlanOptions(migrate=migrate, allow_deletes=allow_deletes, dry_run=dry_run)
     if dry_run:
         from flows.console import show_plan
+        from flows.report import told_before
+        from tasks.plan.quarantine import read_quarantine
 
         plan = make_plan(lake, door.config, specs, options)
-        print_json(plan.summary()) if json else show_plan(out, plan)
+        known = told_before(read_quarantine(lake), plan.failures)
+        print_json(plan.summary()) if json else show_plan(out, plan, known)
         raise typer.Exit(ExitCode.REFUSED if plan.refused else ExitCode.DONE)
     reason = f"index {', '.join(spec.name for spec in specs)}"
     report = reconcile(
         lake, door.config, specs, options, lambda plan: carry_out(door, plan, options, reason, quiet=json)
     )
+    report = report.model_copy(update={"seconds": {**report.seconds, "total": round(time.perf_counter() - begun, 3)}})
     from flows.console import show_report
 
     print_json(report) if json else show_report(out, report)
@@ -231,14 +256,21 @@ def evaluate(
     assignments: SetOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Score the published index with golden questions: recall of hybrid, dense and BM25 search."""
-    from query.console import show_scores
+    """Score the published index with golden questions: recall of hybrid, dense and BM25 search.
+
+    Questions whose document is not in the index are not judged; it is an error when that is so of all.
+    """
+    from query.console import describe_absent, show_scores
     from query.golden import evaluate as score
     from query.golden import read_golden
     from query.opening import open_retriever
 
     door = Door(collection, config, assignments)
     scores = score(open_retriever(door.lake(), door.config), read_golden(golden), k=k)
+    if not scores.judged:
+        what = describe_absent(scores) if scores.expired else "it holds no question"
+        hint = "index the folder that these documents are in, or name its --collection; `source` is a URI in it"
+        raise UsageError(f"nothing of {golden} can be judged: {what}", hint=hint)
     print_json(scores) if json else show_scores(out, scores)
 
 
@@ -279,7 +311,7 @@ def main() -> None:
         _complain("nothing was done")
         code = ExitCode.FAILED
     except GlossatorError as error:
-        for line in str(error).split("\n"):
+        for line in error.lines:
             _complain(line)
         code = error.exit_code
     except SystemExit:  # What Rich and Typer make of a closed pipe: `glossator search … | head`

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from rich.console import Console
 from rich.filesize import decimal
@@ -10,14 +10,14 @@ from rich.markup import escape
 from rich.text import Text
 
 from flows.change_list import show_changes
+from flows.quarantine_console import MOST_FAILURES, show_failures
 from flows.status import Status
 from query.layout import counted, hanging, printable
 from schemas.plan import ChangeCounts, Plan, Redone
 from schemas.report import IndexReport
-from schemas.snapshot import Failure, Snapshot, Stage
+from schemas.snapshot import Snapshot, Stage
 from tasks.publish.doctor import Finding
 
-MOST_FAILURES = 20
 _MADE: dict[Stage, str] = {
     "load": "texts",
     "chunk": "chunks",
@@ -28,8 +28,8 @@ _MADE: dict[Stage, str] = {
 }
 
 
-def show_plan(console: Console, plan: Plan) -> None:
-    """Show what a run would do."""
+def show_plan(console: Console, plan: Plan, failed_before: Collection[str] = ()) -> None:
+    """Show what a run would do; failures that an earlier run told of are counted, no more."""
     nothing = "nothing to do" if plan.nothing_to_do else "nothing was changed"
     console.print(f"[bold]Plan[/] for collection [bold]{plan.workspace.collection}[/]: {nothing}")
     for source in plan.sources:
@@ -46,8 +46,7 @@ def show_plan(console: Console, plan: Plan) -> None:
     if not plan.nothing_to_do:
         shards = counted(plan.shards, "shard")
         console.print(f"  {decimal(plan.bytes)} to load, {len(plan.jobs)} of {shards} to build")
-    if plan.damaged:
-        hanging(console, f"built anew, since missing or damaged: {', '.join(plan.damaged)}", 4, "  *")
+    _mended(console, plan.damaged)
     if plan.rebuilds_stores:
         hanging(console, "catalog, BM25 and vectors are built anew where their config or code changed", 4, "  *")
     _redone(console, plan.redone)
@@ -55,19 +54,26 @@ def show_plan(console: Console, plan: Plan) -> None:
         hanging(console, Text("refused: ", style="red").append(reason, style="default"), 4, "  *")
     if plan.held:
         hanging(console, Text("held: ", style="yellow").append(f"{plan.held} -> glossator resume", "default"), 4, "  *")
-    _failures(console, plan.failures)
+    show_failures(console, plan.failures, failed_before)
 
 
 def show_report(console: Console, report: IndexReport) -> None:
     """Show what a run did."""
+    snapshot = f"snapshot [bold]{report.snapshot[:12]}[/]"
+    seconds = f"{report.seconds.get('total', 0):.1f} s"
     if report.published:
         console.print(
-            f"[green]Published[/] snapshot [bold]{report.snapshot[:12]}[/] (flip {report.flip}) of collection "
-            f"[bold]{report.collection}[/] in {report.seconds['total']:.1f} s"
+            f"[green]Published[/] {snapshot} (flip {report.flip}) of collection [bold]{report.collection}[/] "
+            f"in {seconds}"
         )
+    elif report.mended:
+        console.print(f"[green]Mended[/] {snapshot} in {seconds}; nothing else is published")
+    elif len(report.failed_before) < len(report.failed):
+        console.print(f"[yellow]Nothing published[/]: {snapshot} stays as it was ({seconds})")
     else:
-        console.print(f"[green]Nothing to do[/]: snapshot [bold]{report.snapshot[:12]}[/] is up to date")
+        console.print(f"[green]Nothing to do[/]: {snapshot} is up to date ({seconds})")
     _counts(console, report.documents)
+    _mended(console, report.mended)
     _redone(console, report.redone)
     console.print(
         f"  {counted(report.chunks, 'chunk')}: {report.chunks_embedded:,} embedded, {report.chunks_reused:,} reused"
@@ -76,9 +82,14 @@ def show_report(console: Console, report: IndexReport) -> None:
     _skipped(console, report.skipped, report.skipped_first)
     _left_out(console, report.left_out)
     for warning in report.warnings:
-        console.print(f"  [yellow]![/] {escape(warning)}", soft_wrap=True)
+        console.print(f"  [yellow]![/] {escape(printable(warning))}", soft_wrap=True)
     _denied(console, report.denied)
-    _failures(console, report.failed)
+    show_failures(console, report.failed, report.failed_before)
+
+
+def _mended(console: Console, keys: Sequence[str]) -> None:
+    if keys:
+        hanging(console, f"built anew, since missing or damaged: {', '.join(keys)}", 4, "  *")
 
 
 def _counts(console: Console, counts: ChangeCounts) -> None:
@@ -116,19 +127,9 @@ def _denied(console: Console, denied: Sequence[tuple[str, str]]) -> None:
         console.print(f"  … and {len(denied) - MOST_FAILURES} more shown to nobody")
 
 
-def _failures(console: Console, failures: Sequence[Failure]) -> None:
-    for failure in failures[:MOST_FAILURES]:
-        line = Text("quarantined ", style="red").append(
-            f"{failure.source}/{failure.uri}: {failure.message}", style="default"
-        )
-        hanging(console, line, 4, "  *")
-    if len(failures) > MOST_FAILURES:
-        console.print(f"  … and {len(failures) - MOST_FAILURES} more: glossator status --json")
-
-
 def show_status(console: Console, status: Status) -> None:
     """Show the state of a collection."""
-    console.print(f"[bold]{status.collection}[/] in {escape(status.lake)}", soft_wrap=True)
+    console.print(f"[bold]{status.collection}[/] in {escape(printable(status.lake))}", soft_wrap=True)
     if status.snapshot is None or status.published is None or status.counts is None:
         console.print("  nothing is published yet: glossator index FOLDER")
     else:
@@ -151,7 +152,7 @@ def show_status(console: Console, status: Status) -> None:
         console.print(f"  {'source':<11}{source.name}: {escape(printable(source.root))}", soft_wrap=True)
     for name in status.returned:
         _row(console, "source", f"{name}: removed, and published again: glossator source remove {name}")
-    _failures(console, [item.failure for item in status.quarantine])
+    show_failures(console, [item.failure for item in status.quarantine])
 
 
 def _row(console: Console, name: str, value: str) -> None:

@@ -119,9 +119,11 @@ def publish(run: Runner, plan: Plan, parts: Parts, reason: str) -> tuple[Snapsho
     space, lake = plan.workspace, lake_of(plan.workspace)
     passages = parts["passages"]
     if not sum(ref.counts["chunks"] for ref in passages) and not plan.removes:
+        for spec in plan.new_sources:  # They are in quarantine by its name, and the next run tries its folder again.
+            record_source(lake, spec)
         raise GlossatorError(
             f"no document of collection {space.collection!r} could be indexed",
-            hint="`glossator status` lists the reasons",
+            hint="`glossator quarantine list` says why; mend the files and run `glossator index` again",
         )
     with (
         publishing(lake, f"{author()} ({reason})", space.config.run.lease_wait_seconds) as held,
@@ -177,7 +179,7 @@ def index(run: Runner, plan: Plan, options: PlanOptions, reason: str) -> IndexRe
 
 def _carry_out(run: Runner, plan: Plan, options: PlanOptions, reason: str, meter: Meter) -> IndexReport:
     """Build, publish, report. Overtaken by another publisher, plan again: parts are reused."""
-    begun, lake = time.perf_counter(), lake_of(plan.workspace)
+    begun, lake, mended = time.perf_counter(), lake_of(plan.workspace), plan.damaged
     for attempt in range(1, MOST_ATTEMPTS + 1):
         purged = read_tombstones(lake).keys()
         try:
@@ -185,7 +187,7 @@ def _carry_out(run: Runner, plan: Plan, options: PlanOptions, reason: str, meter
             if plan.nothing_to_do:
                 for spec in plan.new_sources:  # All of its documents failed: they are in quarantine by its name.
                     record_source(lake, spec)
-                return describe(lake, plan)
+                return _told(describe(lake, plan), meter, mended, begun)
             snapshot, pointer, warnings = publish(run, plan, parts, reason)
             break
         except GlossatorError as error:
@@ -194,14 +196,18 @@ def _carry_out(run: Runner, plan: Plan, options: PlanOptions, reason: str, meter
             if not overtaken or attempt == MOST_ATTEMPTS:
                 raise
             plan = _again(lake, plan, options, ())
-    described = report(plan, snapshot, pointer)
+    described = _told(report(plan, snapshot, pointer), meter, mended, begun)
+    return described.model_copy(update={"published": True, "warnings": (*described.warnings, *warnings)})
+
+
+def _told(described: IndexReport, meter: Meter, mended: tuple[str, ...], begun: float) -> IndexReport:
+    """Add to a report what was done for it."""
     return described.model_copy(
         update={
             "chunks_embedded": meter.embedded,
-            "chunks_reused": max(0, snapshot.counts.chunks - meter.embedded),
+            "chunks_reused": max(0, described.chunks - meter.embedded),
             "seconds": {**meter.seconds, "total": round(time.perf_counter() - begun, 3)},
-            "published": True,
-            "warnings": (*described.warnings, *warnings),
+            "mended": mended,
         }
     )
 

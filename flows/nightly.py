@@ -63,6 +63,8 @@ def summary(report: IndexReport) -> str:
         counts = report.documents
         changes = f"{counts.added:,} added, {counts.changed + counts.renamed:,} changed, {counts.deleted:,} deleted"
         line = f"Published snapshot {snapshot} (flip {report.flip}): {changes}, {report.chunks_embedded:,} embedded"
+    elif report.mended:
+        line = f"Mended snapshot {snapshot}: {counted(len(report.mended), 'part or store')} built anew"
     else:
         line = f"Nothing to do: snapshot {snapshot} is up to date"
     if report.failed:

@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from rich.console import Console
 from rich.text import Text
 
 from flows.quarantine_list import QuarantineEntry
 from query.layout import counted, hanging, printable
+from schemas.snapshot import Failure
+
+MOST_FAILURES = 20
+
+
+def show_failures(console: Console, failures: Sequence[Failure], before: Collection[str] = ()) -> None:
+    """Show what failed, and of that which was told before no more than the number.
+
+    Args:
+        before: doc_ids of failures that an earlier run told of.
+    """
+    new = [failure for failure in failures if failure.doc_id not in before]
+    for failure in new[:MOST_FAILURES]:
+        line = Text("quarantined ", style="red").append(
+            f"{failure.source}/{failure.uri}: {failure.message}", style="default"
+        )
+        hanging(console, line, 4, "  *")
+    if len(new) > MOST_FAILURES:
+        console.print(f"  … and {len(new) - MOST_FAILURES:,} more: glossator quarantine list")
+    if len(new) < len(failures):
+        since = f"{counted(len(failures) - len(new), 'document')} in quarantine since earlier runs"
+        hanging(console, f"{since}: glossator quarantine list", 4, "  *")
 
 
 def show_quarantine(console: Console, entries: Sequence[QuarantineEntry], *, traceback: bool = False) -> None:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from flows.report import describe, quarantine
+from flows.report import describe, quarantine, told_before
+from flows.source_list import count_documents
 from schemas.config import Config
 from schemas.errors import UsageError
 from schemas.plan import Plan
@@ -16,6 +17,7 @@ from schemas.work import SourceSpec
 from tasks.lake.access import left_of_purges
 from tasks.lake.lake import Lake
 from tasks.plan.planner import PlanOptions, make_plan
+from tasks.plan.quarantine import read_quarantine
 from tasks.plan.registry import list_sources, record_source
 
 
@@ -26,9 +28,16 @@ def recorded_sources(lake: Lake) -> list[SourceSpec]:
         UsageError: there is none.
     """
     specs = list_sources(lake)
-    if not specs:
+    if specs:
+        return specs
+    published = sorted(count_documents(lake))
+    if not published:
         raise UsageError(f"collection {lake.collection!r} has no source yet", hint="run `glossator index FOLDER`")
-    return specs
+    raise UsageError(
+        f"collection {lake.collection!r} has published documents of {', '.join(published)}, and no folder is recorded "
+        "for them any more",
+        hint=f"run `glossator index FOLDER --source {published[0]}` with the folder that has them",
+    )
 
 
 def reconcile(
@@ -46,10 +55,13 @@ def reconcile(
     Raises:
         GlossatorError: what was published stays.
     """
+    before = read_quarantine(lake)
     plan = make_plan(lake, config, specs, options)
     if plan.nothing_to_do and not left_of_purges(lake):
         quarantine(lake, plan)
         for spec in plan.new_sources:  # Its documents are published already: its record was lost.
             record_source(lake, spec)
-        return describe(lake, plan)
-    return carry_out(plan)
+        report = describe(lake, plan)
+    else:
+        report = carry_out(plan)
+    return report.model_copy(update={"failed_before": told_before(before, report.failed)})

@@ -6,18 +6,35 @@ Apart from ``index``, so that "nothing to do" is said without importing a single
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from schemas.plan import Plan
 from schemas.report import IndexReport
 from schemas.snapshot import Failure, Flip, Snapshot
 from tasks.lake.lake import Lake
-from tasks.plan.quarantine import record_failures
+from tasks.plan.quarantine import Quarantined, record_failures
 
 
 def quarantine(lake: Lake, plan: Plan, failures: Sequence[Failure] = ()) -> None:
     """Record what failed: what the plan knew, and what happened since."""
     record_failures(lake, [source.name for source in plan.sources], [*plan.failures, *failures], plan.workspace.stages)
+
+
+def told_before(before: Mapping[str, Quarantined], failures: Iterable[Failure]) -> tuple[str, ...]:
+    """Return the doc_ids of failures that were in quarantine already: the same version, with the same error.
+
+    Args:
+        before: the quarantine before the run.
+    """
+
+    def told(failure: Failure) -> tuple[str, str, str]:
+        return failure.content_digest, failure.kind, failure.message
+
+    return tuple(
+        failure.doc_id
+        for failure in failures
+        if failure.doc_id in before and told(before[failure.doc_id].failure) == told(failure)
+    )
 
 
 def describe(lake: Lake, plan: Plan) -> IndexReport:

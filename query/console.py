@@ -9,7 +9,7 @@ from rich.text import Text
 
 from query.extractive import Citation, ExtractiveAnswer
 from query.golden import Evaluation
-from query.layout import hanging
+from query.layout import counted, hanging
 from query.retriever import Hit, SearchResult
 from query.snapshot_reader import Passage
 
@@ -117,6 +117,16 @@ def show_scores(console: Console, evaluation: Evaluation) -> None:
     for score in evaluation.scores:
         head = f"{score.mode:<8}{score.recall:>9.3f}{len(score.found):>7}  "
         hanging(console, ", ".join(score.missed) or "-", len(head), head)
-    for name, ids in (("quote not in its document", evaluation.unlocated), ("document gone", evaluation.expired)):
-        if ids:
-            hanging(console, f"{name}: {', '.join(ids)}", 2)
+    if evaluation.unlocated:
+        hanging(console, f"quote not in its document: {', '.join(evaluation.unlocated)}", 2)
+    if evaluation.expired:
+        hanging(console, f"not judged: {', '.join(evaluation.expired)}", 2)
+        show_notes(console, (describe_absent(evaluation),))
+
+
+def describe_absent(evaluation: Evaluation) -> str:
+    """Return how many questions could not be judged, and why."""
+    gone, asked = len(evaluation.expired), len(evaluation.expired) + evaluation.judged
+    are = "refers to a document that is" if gone == 1 else "refer to documents that are"
+    first = f"{evaluation.absent[0]} (question {evaluation.expired[0]})"
+    return f"{gone:,} of {counted(asked, 'golden question')} {are} not in the index, the first is {first}"

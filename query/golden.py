@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from query.retriever import MODES, Mode, Retriever
 from query.snapshot_reader import SnapshotReader
 from schemas.errors import UsageError
+from schemas.invalid import where, why
 
 _BLACK = re.compile(r"\S")
 _FORMAT = "name a file of JSON lines, each with id, question, source (the document's URI) and quote"
@@ -75,9 +76,16 @@ class ModeScore:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """How a retriever did on golden questions; an ``unlocated`` one counts as missed, an ``expired`` one not at all."""
+    """How a retriever did on golden questions; an ``unlocated`` one counts as missed, an ``expired`` one not at all.
+
+    Attributes:
+        judged: number of questions that have not expired.
+        absent: documents of the expired ones, in the order of the questions.
+    """
 
     k: int
+    judged: int
+    absent: tuple[str, ...]
     scores: tuple[ModeScore, ...]
     unlocated: tuple[str, ...]
     expired: tuple[str, ...]
@@ -101,14 +109,20 @@ def read_golden(path: Path) -> list[GoldenQuestion]:
             continue
         try:
             question = GoldenQuestion.model_validate(json.loads(line))
-        except (json.JSONDecodeError, ValidationError) as error:
-            cause = " ".join(str(error).split())
+        except (ValueError, RecursionError) as error:  # Of JSON, or of pydantic.
+            cause = _cause(error)
             raise UsageError(f"{path}, line {number}: not a golden question: {cause}", hint=_FORMAT) from error
         if question.id in seen or not _BLACK.search(question.quote):
             raise UsageError(f"{path}, line {number}: {question.id!r} is there twice, or its quote is empty")
         seen.add(question.id)
         questions.append(question)
     return questions
+
+
+def _cause(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        return "; ".join(f"{where(problem) or 'the line'}: {why(problem)}" for problem in error.errors())
+    return f"it is not JSON: {error}"
 
 
 def evaluate(
@@ -132,6 +146,10 @@ def evaluate(
         scores.append(ModeScore(mode, len(found) / len(asked) if asked else 0.0, tuple(found), missed))
     return Evaluation(
         k=k,
+        judged=len(asked),
+        absent=tuple(
+            dict.fromkeys(question.source for question in questions if targets[question.id].standing == "expired")
+        ),
         scores=tuple(scores),
         unlocated=tuple(name for name, target in targets.items() if target.standing == "unlocated"),
         expired=tuple(name for name, target in targets.items() if target.standing == "expired"),

@@ -8,7 +8,10 @@ from __future__ import annotations
 from rich.console import Console
 from rich.text import Text
 
-_CONTROLS = {code: "\ufffd" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\t\n"}
+_TAB = 0x09
+_LINES = (0x2028, 0x2029)  # Separators of lines and of paragraphs.
+_DIRECTIONS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))  # They let a name show in another order.
+_CONTROLS = {code: "\ufffd" for code in (*range(0x20), *range(0x7F, 0xA0), *_LINES, *_DIRECTIONS) if code != _TAB}
 
 
 def hanging(console: Console, text: str | Text, indent: int, head: str | Text = "") -> None:
@@ -32,7 +35,10 @@ def _styled(text: str | Text) -> Text:
 
 
 def printable(text: str) -> str:
-    """Return a text without what steers a terminal: a document, or its name, is not to be trusted with that."""
+    """Return a line without what steers a terminal: a document, or its name, is not to be trusted with that.
+
+    A line break steers it too: what follows one in a name would look like a line of ours.
+    """
     return text.translate(_CONTROLS)
 
 

@@ -22,8 +22,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from pydantic.fields import FieldInfo
 
 from schemas.access import compile_glob, group_name
-from schemas.errors import UsageError
+from schemas.errors import UsageError, WrongSettings
 from schemas.identity import digest
+from schemas.invalid import where, why
 
 Setting = str | int | float | bool
 ENV_PREFIX = "GLOSSATOR__"
@@ -263,7 +264,7 @@ def command_layer(assignments: Sequence[str]) -> Layer:
         key, separator, value = assignment.partition("=")
         if not separator or not key:
             raise UsageError(f"--set {assignment!r} is not KEY=VALUE", hint="for example --set chunk.child_tokens=120")
-        _assign(values, key.split("."), value, f"--set {assignment}")
+        _assign(values, key.split("."), value, f"--set {key}")
     return Layer(name="--set", values=values)
 
 
@@ -286,7 +287,7 @@ def read_config(
     """Merge all layers into one validated configuration.
 
     Raises:
-        UsageError: one line per wrong field, each with the layer and the key.
+        UsageError: one line per wrong field, each with the layer, the key, what is allowed and what was given.
     """
     layers = [environment_layer(os.environ if environ is None else environ), command_layer(assignments)]
     if file is not None:
@@ -297,7 +298,7 @@ def read_config(
     try:
         return Config.model_validate(merged)
     except ValidationError as error:
-        raise UsageError("\n".join(_describe(layers, problem) for problem in error.errors())) from error
+        raise WrongSettings("\n".join(_describe(layers, problem) for problem in error.errors())) from error
 
 
 def _merge(into: dict[str, Any], values: Mapping[str, Any]) -> None:
@@ -309,10 +310,10 @@ def _merge(into: dict[str, Any], values: Mapping[str, Any]) -> None:
 
 
 def _describe(layers: Sequence[Layer], problem: Any) -> str:
-    path = [str(part) for part in problem["loc"]]
+    key, path = where(problem), [str(part) for part in problem["loc"]]
     origin = next((layer.name for layer in reversed(layers) if _has(layer.values, path)), "configuration")
-    key = ".".join(path)
-    what = f"unknown key{_near(key)}" if problem["type"] == "extra_forbidden" else problem["msg"]
+    origin = origin.replace("\n", "\ufffd")  # It may be a path.
+    what = f"unknown key{_near(key)}" if problem["type"] == "extra_forbidden" else why(problem)
     return f"{origin}: {key}: {what}"
 
 

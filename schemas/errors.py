@@ -44,6 +44,11 @@ class GlossatorError(Exception):
         """What happened and what to do next, without the document: for records that name it anyway."""
         return f"{self.what} -> {self.hint}" if self.hint else self.what
 
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What a terminal shows, a line each; a line break within one is part of a name."""
+        return (str(self),)
+
     def __str__(self) -> str:
         return f"{self.document}: {self.message}" if self.document else self.message
 
@@ -87,3 +92,11 @@ class UsageError(GlossatorError):
     """The command or the configuration is wrong."""
 
     exit_code = ExitCode.USAGE
+
+
+class WrongSettings(UsageError):
+    """Settings are wrong; ``what`` has a line for each."""
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        return tuple(str(self).split("\n"))

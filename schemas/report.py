@@ -19,12 +19,14 @@ class IndexReport(Record):
         chunks_embedded: texts that went through the model in this run.
         chunks_reused: chunks whose vector was there already.
         usd: dollars spent on API calls.
-        seconds: per stage, plus ``total``; stages overlap, so they may add up to more.
+        seconds: per stage, plus ``total``, which for a command is all of it; stages overlap: they may add up to more.
         skipped: by ending, files that no loader takes, and ``skipped_first`` a few of them as source/URI.
         left_out: (source/name, reason) of entries that cannot be documents at all: dead links, pipes.
         warnings: what went wrong after the index was published, and what nobody may have meant, in sentences.
         denied: (source/URI, reason) of documents that nobody may see, since their sidecar cannot be read.
         failed: documents that are not in the snapshot in their present version, and why.
+        failed_before: doc_ids of those of ``failed`` that were in quarantine before this run, with the same error.
+        mended: storage keys of what the published snapshot names and was missing or cut short; built anew.
     """
 
     collection: str
@@ -43,5 +45,7 @@ class IndexReport(Record):
     left_out: tuple[tuple[str, str], ...] = ()
     denied: tuple[tuple[str, str], ...] = ()
     failed: tuple[Failure, ...] = ()
+    failed_before: tuple[str, ...] = ()
+    mended: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     published: bool = False

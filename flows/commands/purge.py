@@ -45,7 +45,7 @@ def purge(
             raise UsageError(f"{name}/{uri} is not purged", hint="`glossator status` tells how many documents are")
         unbury(lake, doc_id)
         print_json({"source": name, "uri": uri, "doc_id": doc_id, "purged": False}) if json else out.print(
-            f"[green]Let in again[/] {name}/{uri}: the next `glossator index` takes it from its source"
+            f"[green]Let in again[/] {_plainly(f'{name}/{uri}')}: the next `glossator index` takes it from its source"
         )
         return
     if not reason and doc_id not in stones:
@@ -56,10 +56,20 @@ def purge(
     print_json(report) if json else _show(report)
 
 
+def _plainly(name: str) -> str:
+    from rich.markup import escape
+
+    from query.layout import printable
+
+    return escape(printable(name))
+
+
 def _ask(what: str) -> None:
+    from query.layout import printable
+
     if not sys.stdin.isatty():
         raise UsageError(f"{what} would be erased for good", hint="add --yes")
-    typer.confirm(f"Erase {what} for good, from every snapshot?", abort=True)
+    typer.confirm(f"Erase {printable(what)} for good, from every snapshot?", abort=True)
 
 
 def _stone(lake: Lake, source: str, uri: str, doc_id: str, reason: str) -> Tombstone:
@@ -83,7 +93,7 @@ def _show(report: PurgeReport) -> None:
 
     from query.layout import counted, hanging
 
-    out.print(f"[green]Purged[/] {report.source}/{report.uri}")
+    out.print(f"[green]Purged[/] {_plainly(f'{report.source}/{report.uri}')}")
     if report.flip is not None:
         hanging(out, f"{counted(len(report.rebuilt), 'snapshot')} made anew without it (flip {report.flip})", 2)
     for name in report.dropped:

@@ -251,6 +251,12 @@ def explained(error: OSError, path: Path) -> GlossatorError:
             f"{path} would be larger than this process may write",
             hint="raise the limit (`ulimit -f`) and run the same command again; what is done so far is kept",
         )
+    if error.errno in {errno.EMFILE, errno.ENFILE}:
+        whose = "this process" if error.errno == errno.EMFILE else "the system"
+        return TransientError(
+            f"{whose} has too many open files: cannot open {path}",
+            hint="raise the limit (`ulimit -n 4096`) and run the same command again; what is done so far is kept",
+        )
     if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
         return GlossatorError(f"no permission for {path}", hint="check the owner of the lake folder")
     return TransientError(

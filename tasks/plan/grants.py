@@ -69,7 +69,7 @@ def read_sidecars(source: Source, listing: Listing) -> Sidecars:
     names = {entry.uri for entry in listing.entries}
     found = [name for name in sorted(names) if name.endswith(SIDECAR)]
     # A link to nowhere, a pipe or a folder by a sidecar's name: somebody meant to say something.
-    broken = {name: reason for name, reason in listing.unusable if name.endswith(SIDECAR)}
+    broken = {name: reason for name, reason in listing.unusable_uris if name.endswith(SIDECAR)}
     if not found and not broken:
         return Sidecars({})
     documents = [name.removesuffix(SIDECAR) for name in found if name.removesuffix(SIDECAR) in names]

@@ -20,6 +20,8 @@ from schemas.work import SourceSpec
 SIDECAR = ".groups"
 """Ending of the file beside a document that names its access groups (grants.py)."""
 
+NOT_UTF8 = "the file name is not valid UTF-8"
+
 _READS = 3
 """How often a file that changes while it is read is read, before it is left for a later run."""
 _LONGEST_PATH = 4096
@@ -51,6 +53,12 @@ class Listing:
     entries: tuple[Entry, ...]
     unusable: tuple[tuple[str, str], ...]
     seen_ns: int
+
+    @property
+    def unusable_uris(self) -> tuple[tuple[str, str], ...]:
+        """Those of ``unusable`` that have a URI. A name that is not UTF-8 has none: as it is shown, it may look like
+        the URI of another file, one with backslashes in its name."""
+        return tuple((name, reason) for name, reason in self.unusable if reason != NOT_UTF8)
 
 
 class SourceGone(TransientError):
@@ -111,7 +119,7 @@ class FolderSource:
                 items = list(found)
             for item in items:
                 # Names are bytes, and UTF-8 whatever the locale: a document is the same for every user and timer.
-                name = os.fsencode(item.name).decode("utf-8", "backslashreplace")
+                name = _shown(os.fsencode(item.name))
                 # A sidecar is ignored with its document, never alone: that would open the document to everybody.
                 if self._ignored.match(name.removesuffix(SIDECAR)):
                     continue
@@ -140,7 +148,7 @@ class FolderSource:
         try:
             os.fsencode(item.name).decode("utf-8")
         except UnicodeDecodeError:
-            return "the file name is not valid UTF-8"
+            return NOT_UTF8
         if len(os.fsencode(item.path)) >= _LONGEST_PATH:
             return "its path is longer than a system call takes"
         if is_folder:
@@ -212,6 +220,14 @@ class FolderSource:
                 return next(found, None) is not None
         except OSError:
             return False
+
+
+def _shown(name: bytes) -> str:
+    """Return a file name; one that is not UTF-8 is escaped, so that no two of these look alike."""
+    try:
+        return name.decode("utf-8")
+    except UnicodeDecodeError:
+        return name.replace(b"\\", b"\\\\").decode("utf-8", "backslashreplace")
 
 
 def _identity(folder: Path) -> tuple[int, int]:

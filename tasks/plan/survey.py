@@ -131,7 +131,7 @@ def _no_longer_usable(
             traceback="",
             content_digest="",
         )
-        for uri, reason in listing.unusable
+        for uri, reason in listing.unusable_uris
         if uri in ours and document_id(source.spec.name, uri) not in tombstones
     ]
 

@@ -312,3 +312,26 @@ def test_a_document_does_not_steer_the_terminal(home: Any, document: Write) -> N
     for command in (("search", "dredged in May"), ("ask", "When is the harbour dredged?")):
         shown = home.run(*command)
         assert shown.code == 0 and "dredged" in shown.out and not set("\x1b\u009b\u009d") & set(shown.out)
+
+
+def test_a_line_break_in_a_name_makes_no_second_line(home: Any) -> None:
+    names = ("one\nline.md", "two\u2028lines.md", "three\n\tbinary.md", "four\n.xyz", "[b]five[b]\n.md")
+    for name in names:
+        (home.docs / name).write_text(f"# Dredging\n\nThe harbour is dredged in May, says {len(name)}.\n")
+    (home.docs / names[2]).write_bytes(bytes(range(1, 9)) * 40)
+    commands = (
+        ("index", "--dry-run"),
+        ("index",),
+        ("search", "harbour dredged", "-k", "9", "--mode", "bm25"),
+        ("status",),
+        ("quarantine", "list"),
+        ("purge", names[4], "--yes", "--reason", "gone\nfor good"),
+        ("purge", names[4], "--undo"),
+    )
+    shown = {command: home.call(*command) for command in commands}
+    assert all(done.err == "" for done in shown.values())
+    lines = [line.strip() for done in shown.values() for line in done.out.splitlines()]
+    assert [line for line in lines if line.startswith(("line.md", "lines.md", "binary.md", ".xyz", ".md"))] == []
+    assert sum("docs/[b]five[b]\ufffd.md" in line for line in lines) == 4
+    for arguments in (("index", str(home.docs / names[0])), ("purge", "no\nname"), ("status", "--config", "a\nb")):
+        assert home.call(*arguments).complaint, "it is one line"

@@ -37,6 +37,8 @@ REPORT_KEYS = {
     "left_out",
     "denied",
     "failed",
+    "failed_before",
+    "mended",
     "published",
     "warnings",
 }
@@ -212,6 +214,23 @@ def test_evaluate_scores_each_mode(indexed: Any) -> None:
     assert set(recalls) == {"hybrid", "dense", "bm25"} and recalls["bm25"] >= 0.6
     assert f"{recalls['bm25']:.3f}" in shown.out
     assert data["unlocated"] == [] and data["expired"] == []
+
+
+def test_evaluate_says_which_questions_it_cannot_judge(indexed: Any, tmp_path: Path) -> None:
+    lines = GOLDEN.read_text(encoding="utf-8").splitlines()
+    gone = {**json.loads(lines[0]), "id": "gone-1", "source": "elsewhere/tariff.md"}
+    golden = tmp_path / "golden.jsonl"
+    golden.write_text("\n".join([lines[0], json.dumps(gone)]), encoding="utf-8")
+    some = indexed.call("evaluate", str(golden))
+    told = "1 of 2 golden questions refers to a document that is not in the index, the first is elsewhere/tariff.md"
+    assert some.code == 0 and told in " ".join(some.out.split())
+    golden.write_text(json.dumps(gone), encoding="utf-8")
+    none = indexed.call("evaluate", str(golden))
+    assert none.code == 2
+    assert f"nothing of {golden} can be judged: 1 of 1 golden question refers to a document that is" in none.complaint
+    assert "the first is elsewhere/tariff.md (question gone-1) -> index the folder" in none.complaint
+    golden.write_text("\n")
+    assert "can be judged: it holds no question" in indexed.call("evaluate", str(golden)).complaint
 
 
 def test_a_question_in_another_home_or_lake_finds_another_index(indexed: Any, empty: Any, tmp_path: Path) -> None:

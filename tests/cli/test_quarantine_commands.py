@@ -121,3 +121,35 @@ def test_the_same_uri_in_two_sources_is_told_apart_by_the_source(sick: Any) -> N
         "second",
     ]
     assert [entry["source"] for entry in sick.call("quarantine", "list", "second/new.md", "--json").json] == ["second"]
+
+
+def test_index_names_what_failed_in_this_run_and_counts_what_failed_before(sick: Any) -> None:
+    (sick.docs / "newer.md").write_bytes(BINARY)
+    (sick.docs / "new.md").write_bytes(BINARY[::-1])
+    planned = sick.call("index", "--dry-run").out
+    assert "1 document in quarantine since earlier runs: glossator quarantine list" in planned
+    done = sick.call("index")
+    assert done.code == QUARANTINED
+    assert done.out.startswith("Nothing published: snapshot ")
+    assert "quarantined docs/newer.md: " in done.out and "quarantined docs/new.md: " in done.out
+    assert "glossary" not in done.out
+    assert "1 document in quarantine since earlier runs: glossator quarantine list" in " ".join(done.out.split())
+    again = sick.call("index")
+    assert again.code == QUARANTINED
+    assert again.out.startswith("Nothing to do: snapshot ")
+    assert "quarantined docs" not in again.out
+    assert "3 documents in quarantine since earlier runs: glossator quarantine list" in again.out
+    report = sick.call("index", "--json").json
+    assert len(report["failed"]) == len(report["failed_before"]) == 3
+
+
+def test_a_folder_of_which_nothing_could_be_indexed_is_known_to_the_next_index(empty: Any) -> None:
+    empty.docs.mkdir()
+    (empty.docs / "new.md").write_bytes(BINARY)
+    for arguments in (("index", str(empty.docs)), ("index",)):
+        done = empty.call(*arguments)
+        assert done.code == 1
+        assert "no document of collection 'default' could be indexed -> `glossator quarantine list`" in done.complaint
+    assert [entry["uri"] for entry in empty.call("quarantine", "list", "--json").json] == ["new.md"]
+    (empty.docs / "new.md").write_text("# Dredging\n\nThe harbour is dredged in May.\n")
+    assert empty.call("index", "--json").json["documents"]["added"] == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import time
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -173,3 +174,42 @@ def test_files_of_no_known_type_are_named(home: Any) -> None:
     assert (
         "* not indexed, type not supported: 1 (no ending), 3 .xyz: docs/Makefile_, docs/a.xyz, docs/b.xyz, …" in shown
     )
+
+
+def test_index_says_what_it_built_anew_whether_or_not_anything_is_published(home: Any) -> None:
+    (part,) = (home.lake / "parts" / "load").iterdir()
+    key = f"parts/load/{part.name}"
+    part.unlink()
+    shown = home.call("index").out
+    assert shown.startswith("Published snapshot ")
+    assert f"builtanew,sincemissingordamaged:{key}" in "".join(shown.split())
+    part.unlink()
+    (home.docs / "bad.md").write_bytes(bytes(range(1, 9)) * 40)
+    shown = home.call("index").out
+    assert shown.startswith("Mended snapshot ") and "Nothing to do" not in shown
+    assert f"builtanew,sincemissingordamaged:{key}" in "".join(shown.split())
+    assert home.call("index").out.startswith("Nothing to do: snapshot ")
+
+
+def test_an_index_without_the_records_of_its_sources_names_them(home: Any) -> None:
+    (home.lake / "sources" / "docs.json").unlink()
+    done = home.call("index")
+    assert done.code == 2
+    assert "has published documents of docs, and no folder is recorded" in done.complaint
+    assert "run `glossator index FOLDER --source docs`" in done.complaint
+
+
+def test_the_seconds_of_index_are_those_of_the_whole_command(home: Any) -> None:
+    done = home.call("index", "--json")
+    assert done.seconds - 0.5 < done.json["seconds"]["total"] <= done.seconds
+
+
+def test_the_version_is_told_without_a_lake_or_its_libraries(empty: Any) -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    done = empty.python(
+        "import sys, glossator\nsys.argv = ['glossator', '--version']\n"
+        "try:\n    glossator.main()\nexcept SystemExit as end:\n    assert not end.code, end.code\n"
+        "assert not {'polars', 'prefect', 'torch', 'pymilvus'} & set(sys.modules)\n"
+    )
+    assert (done.code, done.err) == (0, "")
+    assert re.fullmatch(rf"glossator {re.escape(project['version'])}( \(not installed: .*\))?\n", done.out)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -192,3 +193,20 @@ def test_an_interrupted_write_leaves_no_temporary(storage: LocalStorage, monkeyp
     with pytest.raises(KeyboardInterrupt):
         storage.write("a", b"x")
     assert files(storage) == []
+
+
+def test_too_many_open_files_are_told_as_that(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path)
+    storage.write("a", b"x")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1, hard))  # What is open stays so.
+    try:
+        with pytest.raises(TransientError) as reading:
+            storage.read("a")
+        with pytest.raises(TransientError) as writing:
+            storage.write("b", b"x")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    for told in (str(reading.value), str(writing.value)):
+        assert told.startswith("this process has too many open files: cannot open ")
+        assert "ulimit -n" in told and "disk" not in told

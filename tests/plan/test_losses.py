@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -132,3 +133,16 @@ def test_a_corpus_of_bad_files_alone_publishes_nothing(tmp_path: Path) -> None:
     make_corpus(docs, {"a.md": "# A\n\nMended.\n", "b.md": BINARY})
     report = run(docs)
     assert (report.documents.added, [failure.uri for failure in report.failed]) == (1, ["b.md"])
+
+
+def test_a_name_that_is_not_utf8_never_stands_for_a_document_that_is_spelled_as_it_is_shown(docs: Path) -> None:
+    """`a\\xff.md` has a backslash in its name; another file has the byte, and its sidecar denies nothing to it."""
+    (docs / "a\\xff.md").write_text("# Sandbank\n\nwords about the bank\n")
+    run(docs)
+    for name in (b"a\xff.md", b"a\xff.md.groups"):
+        (docs / os.fsdecode(name)).write_bytes(b"\x00\xff")
+    (docs / os.fsdecode(b"a\xff.md.groups")).write_text("hr")
+    plan = plan_of(docs)
+    assert plan.nothing_to_do and plan.failures == () and plan.restricted == 0
+    (summary,) = plan.sources
+    assert [name for name, _ in summary.unusable] == ["a\\xff.md", "a\\xff.md.groups"] and summary.denied == ()

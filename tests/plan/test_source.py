@@ -126,6 +126,15 @@ def test_names_that_are_not_utf8_are_reported_in_files_and_folders(docs: Path) -
         name.encode("utf-8")  # can be printed and stored
 
 
+def test_names_that_are_not_utf8_are_told_apart(docs: Path) -> None:
+    names = (b"a\\xff\xff.md", b"a\xff\\xff.md", b"a\xff\xff.md")
+    for name in (*names, b"a\\xff\\xff.md"):
+        (docs / os.fsdecode(name)).write_text("x")
+    listing = source(docs).listing()
+    assert uris(listing) == ["a\\xff\\xff.md"]
+    assert len(dict(listing.unusable)) == len(names)
+
+
 def test_what_is_neither_file_nor_folder_is_reported(docs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.mkfifo(docs / "pipe.md")
     monkeypatch.chdir(docs)  # a socket's path has a length limit

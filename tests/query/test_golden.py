@@ -74,3 +74,22 @@ def test_the_sample_questions_are_read() -> None:
     questions = read_golden(path)
     assert len(questions) >= 40
     assert {"chinese", "identifier", "natural"} <= {question.kind for question in questions}
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("not json", "it is not JSON: "),
+        ('{"id": "a"}', "question: Field required; source: Field required; quote: Field required"),
+        ('{"id": 7, "question": "q", "source": "s", "quote": "x"}', "id: Input should be a valid string; given: 7"),
+        ('{"id": "a", "question": "q", "source": "s", "quote": "x", "kin": 1}', "kin: Extra inputs are not permitted"),
+        ("[1]", "the line: Input should be a valid dictionary or instance of GoldenQuestion; given: [1]"),
+    ],
+)
+def test_a_wrong_line_says_which_value_is_wrong(tmp_path: Path, line: str, told: str) -> None:
+    path = tmp_path / "golden.jsonl"
+    path.write_text(line)
+    with pytest.raises(UsageError) as wrong:
+        read_golden(path)
+    assert f"{path}, line 1: not a golden question: {told}" in str(wrong.value)
+    assert "pydantic.dev" not in str(wrong.value)

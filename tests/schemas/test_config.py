@@ -9,6 +9,7 @@ import pytest
 
 from schemas.config import Config, Section, read_config
 from schemas.errors import ExitCode, UsageError
+from schemas.invalid import given
 
 SECTIONS: list[type[Section]] = [
     info.annotation
@@ -156,3 +157,36 @@ def test_a_config_cannot_be_changed_after_it_was_read() -> None:
 def test_a_value_that_no_reader_takes_is_a_wrong_value(value: str) -> None:
     with pytest.raises(UsageError, match=r"--set: load\.max_bytes: "):
         read_config(environ={}, assignments=[f"load.max_bytes={value}"])
+
+
+@pytest.mark.parametrize(
+    ("assignment", "told"),
+    [
+        (
+            "chunk.child_tokens=many",
+            'chunk.child_tokens: Input should be a valid integer, unable to parse string as an integer; given: "many"',
+        ),
+        ("chunk.child_tokens=3", "chunk.child_tokens: Input should be greater than or equal to 16; given: 3"),
+        ("run.runner=cron", "run.runner: Input should be 'prefect' or 'plain'; given: \"cron\""),
+        ('embed.model={"token": "s3cret"}', "embed.model: Input should be a valid string; given: a table"),
+        ("load.ignore.0=x", "load.ignore: Input should be a valid tuple; given: a table"),
+    ],
+)
+def test_a_wrong_value_is_told_with_what_is_allowed(assignment: str, told: str) -> None:
+    assert problems(assignments=[assignment]) == [f"--set: {told}"]
+
+
+def test_a_long_value_is_cut() -> None:
+    (told,) = problems(assignments=["run.workers=" + "x" * 500])
+    assert len(told) < 200 and told.endswith("x…")
+
+
+@pytest.mark.parametrize("name", ["token", "api_key", "password"])
+def test_what_may_be_a_secret_is_never_told(name: str) -> None:
+    environ = {f"GLOSSATOR__MILVUS__{name.upper()}": "s3cret"}
+    with pytest.raises(UsageError) as wrong:
+        read_config(environ=environ)
+    assert f"milvus.{name}: unknown key" in str(wrong.value) and "s3cret" not in str(wrong.value)
+    assert "s3cret" not in given(("milvus", name), "s3cret")
+    assert "s3cret" not in given(("milvus", "timeout_seconds"), "https://root:s3cret@milvus:19530")
+    assert given(("chunk", "child_tokens"), 3) == "3", "a size is no secret"
