@@ -28,10 +28,11 @@ from tasks.lake.lake import Lake
 from tasks.lake.storage import AlreadyExists, NotFound, explained
 
 KEY = "lease.json"
+LOCK = "lease.lock"
 EXPIRY_SECONDS = 60.0
 HEARTBEAT_SECONDS = 10.0
 POLL_SECONDS = 0.5
-LOCK_SECONDS = 5.0
+LOCK_SECONDS = 30.0
 
 
 class Lease(Record):
@@ -131,35 +132,40 @@ def _take(lake: Lake, owner: str) -> Held | None:
         since=_now(),
         expires=_expiry(),
     )
-    if _has_ended(lake):
-        _clear(lake)
-    try:
-        lake.storage.create(KEY, lease.model_dump_json(indent=1).encode())
-    except AlreadyExists:
-        return None
+    with _alone(lake):
+        if _has_ended(lake):
+            lake.storage.delete(KEY)
+        try:
+            lake.storage.create(KEY, lease.model_dump_json(indent=1).encode())
+        except AlreadyExists:
+            return None
     return Held(lake, lease)
+
+
+@contextmanager
+def _alone(lake: Lake) -> Iterator[None]:
+    """Keep others on this machine from taking the lease: of two who find it over, one would delete the other's.
+
+    (On another machine they may. Who loses a lease finds that out before it flips.)
+    """
+    path = lake.storage.local(LOCK)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(path, timeout=LOCK_SECONDS)
+        lock.acquire()
+    except Timeout as error:
+        raise TransientError(f"another process keeps {path} locked", hint="run the same command again") from error
+    except OSError as error:
+        raise explained(error, path) from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _has_ended(lake: Lake) -> bool:
     found = read_lease(lake)
     return _is_over(found) if found is not None else _is_junk(lake)
-
-
-def _clear(lake: Lake) -> None:
-    """Delete a lease that is over. Of two who found it so, the slower looks again: it may be the quicker one's now.
-
-    (On different machines that share a file system without locks it would delete it; who loses its lease finds that
-    out before it flips.)
-    """
-    path = lake.storage.local(f"{KEY}.lock")
-    try:
-        with FileLock(path, timeout=LOCK_SECONDS):
-            if _has_ended(lake):
-                lake.storage.delete(KEY)
-    except Timeout:
-        return  # Somebody else takes it over now.
-    except OSError as error:
-        raise explained(error, path) from error
 
 
 def _is_over(lease: Lease) -> bool:
