@@ -170,7 +170,7 @@ def ask(
     else:
         from query.console import show_answer
 
-        show_answer(out, found, result.notes)
+        show_answer(out, found, result)
 
 
 @app.command()

@@ -14,6 +14,7 @@ from query.retriever import Hit, SearchResult
 from query.snapshot_reader import Passage
 
 SNIPPET = 240
+NEAREST = 3
 _LONGEST_WORD = 24  # Chinese has no spaces: cut anywhere.
 _HEADINGS = re.compile(r"\A(?:[ \t]*#{1,6}[ \t].*\n+)+")
 ID = 12
@@ -89,8 +90,8 @@ def show_passage(console: Console, passage: Passage) -> None:
         hanging(console, line, 0)
 
 
-def show_answer(console: Console, answer: ExtractiveAnswer, notes: tuple[str, ...]) -> None:
-    """Show quotes, then where each stands."""
+def show_answer(console: Console, answer: ExtractiveAnswer, result: SearchResult) -> None:
+    """Show quotes, then where each stands; where nothing answers, say so, and which passages are nearest."""
     for quote in answer.quotes:
         text = Text(" ".join(quote.text.split()))
         text.append(f" [{quote.citation.number}]", style="bold cyan")
@@ -100,7 +101,11 @@ def show_answer(console: Console, answer: ExtractiveAnswer, notes: tuple[str, ..
         _show_citation(console, quote.citation)
     if answer.note:
         hanging(console, Text(answer.note, style="yellow"), 0)
-    show_notes(console, notes)
+    if not answer.found and result.hits:
+        console.print("The nearest passages:")
+        for hit in result.hits[:NEAREST]:
+            hanging(console, place(hit.passage), 4, "  -")
+    show_notes(console, result.notes)
 
 
 def _show_citation(console: Console, citation: Citation) -> None:
