@@ -221,16 +221,16 @@ def test_evaluate_says_which_questions_it_cannot_judge(indexed: Any, tmp_path: P
     gone = {**json.loads(lines[0]), "id": "gone-1", "source": "elsewhere/tariff.md"}
     golden = tmp_path / "golden.jsonl"
     golden.write_text("\n".join([lines[0], json.dumps(gone)]), encoding="utf-8")
-    some = indexed.call("evaluate", str(golden))
+    some = indexed.run("evaluate", str(golden))
     told = "1 of 2 golden questions refers to a document that is not in the index, the first is elsewhere/tariff.md"
     assert some.code == 0 and told in " ".join(some.out.split())
     golden.write_text(json.dumps(gone), encoding="utf-8")
-    none = indexed.call("evaluate", str(golden))
+    none = indexed.run("evaluate", str(golden))
     assert none.code == 2
     assert f"nothing of {golden} can be judged: 1 of 1 golden question refers to a document that is" in none.complaint
     assert "the first is elsewhere/tariff.md (question gone-1) -> index the folder" in none.complaint
     golden.write_text("\n")
-    assert "can be judged: it holds no question" in indexed.call("evaluate", str(golden)).complaint
+    assert "can be judged: it holds no question" in indexed.run("evaluate", str(golden)).complaint
 
 
 def test_a_question_in_another_home_or_lake_finds_another_index(indexed: Any, empty: Any, tmp_path: Path) -> None:
