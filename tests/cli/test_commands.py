@@ -283,7 +283,7 @@ def test_collections_are_apart(home: Any, tmp_path: Path) -> None:
 )
 def test_output_fits_80_columns_and_has_no_blanks_at_line_ends(indexed: Any, arguments: tuple[str, ...]) -> None:
     shown = (indexed.run if arguments[0] in OPEN_MILVUS else indexed.call)(*arguments)
-    assert shown.code == 0 and shown.err == ""
+    assert shown.code == 0 and shown.err == "", shown.out
     # Paths are not broken, so that they can be copied.
     lines = [line for line in shown.out.splitlines() if str(indexed.path) not in line]
     assert [line for line in lines if columns(line) > 80] == []
@@ -294,7 +294,7 @@ def test_output_fits_80_columns_and_has_no_blanks_at_line_ends(indexed: Any, arg
 @pytest.mark.parametrize("arguments", [(), ("--help",)])
 def test_help_lists_every_command_with_what_it_does(indexed: Any, arguments: tuple[str, ...]) -> None:
     shown = indexed.run(*arguments)
-    assert shown.code == 0 and shown.err == ""
+    assert shown.code == 0 and shown.err == "", shown.out
     for command in COMMANDS:
         assert re.search(rf"{command} +[A-Z]\w+ \w+", shown.out), command
 
