@@ -35,6 +35,7 @@ from tasks.lake.storage import NotFound, explained
 
 GROUPS = "access/groups.json"
 TOMBSTONES = "access/tombstones.json"
+_NOTHING: Mapping[str, Any] = {GROUPS: {}, TOMBSTONES: {"tombstones": []}}
 LEFT = "state/purge"
 """Documents that were purged during a run which has not erased them again at its end."""
 LOCK_SECONDS = 60.0
@@ -249,8 +250,11 @@ def _write(lake: Lake, key: str, value: Any) -> None:
     """Write a copy and its file, each unless it says so already.
 
     The copy first: what it knows more than the file is on its way to be written again. Whoever was killed between the
-    two left it so, or a fault did: what the file says already may be news to it.
+    two left it so, or a fault did: what the file says already may be news to it. Before the first copy there is a file
+    that says nothing yet: a copy without a file means that the file was lost.
     """
+    if not lake.storage.exists(key) and not lake.storage.exists(_copy_of(key)):
+        lake.write_json(key, _NOTHING[key])
     for place in (_copy_of(key), key):
         if not _says(lake, place, value):
             lake.write_json(place, value)
@@ -276,13 +280,13 @@ def put_back_access(lake: Lake) -> list[str]:
 
 
 def damaged_copies(lake: Lake) -> list[str]:
-    """Return the storage keys of the copies that say nothing, or are gone while their files are there."""
+    """Return the storage keys of the copies that cannot be read, or are gone while their files say something."""
     damaged = []
     for key in (GROUPS, TOMBSTONES):
         try:
             lake.read_json(_copy_of(key))
         except NotFound:
-            if lake.storage.exists(key):
+            if lake.storage.exists(key) and not _says(lake, key, _NOTHING[key]):
                 damaged.append(_copy_of(key))
         except Corrupt:
             damaged.append(_copy_of(key))

@@ -104,6 +104,23 @@ def killed_at(monkeypatch: pytest.MonkeyPatch, lake: Lake, key: str, act: Callab
             act()
 
 
+@pytest.mark.parametrize("place", ["copies/", ""])
+@pytest.mark.parametrize("key", [GROUPS, TOMBSTONES])
+def test_who_is_killed_at_the_very_first_write_leaves_a_lake_that_can_be_read(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, key: str, place: str
+) -> None:
+    def say() -> None:
+        change_groups(lake, lambda table: table | {"a": ("x",)}) if key == GROUPS else bury(lake, stone("a"))
+
+    killed_at(monkeypatch, lake, f"{place}{key}", say)
+    access = read_access(lake)
+    assert (dict(access.groups), dict(access.tombstones)) == ({}, {})
+    assert damaged_copies(lake) == [] and put_back_access(lake) == []
+    say()
+    access = read_access(lake)
+    assert len(access.groups) + len(access.tombstones) == 1
+
+
 def test_a_right_that_was_half_given_does_not_come_back_after_it_was_taken(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
