@@ -151,7 +151,7 @@ KINDS = {
     kind.name: kind
     for kind in (
         *(_file(f"part-{stage}", f"a part of the stage {stage}", partial(_parts, stage)) for stage in STAGES),
-        _file("part-kept", "a part that only a kept snapshot needs", _old_parts),
+        _file("part-kept", "a part that only a kept snapshot had (lost: told)", _old_parts, silent=("lost",)),
         *(
             _file(f"passages-{name.partition('.')[0]}", f"passages/*/{name}", partial(_passages, f"/{name}"))
             for name in (

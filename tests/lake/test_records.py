@@ -36,16 +36,11 @@ def test_a_sealed_record_is_plain_json_and_comes_back_as_it_was() -> None:
 
 def test_no_bit_of_a_record_flips_unnoticed() -> None:
     sealed = seal_record(RECORD)
-    known = json.loads(RECORD).keys()
     for place in range(8 * len(sealed)):
         data = bytearray(sealed)
         data[place // 8] ^= 1 << place % 8
-        try:
-            found = json.loads(open_record(bytes(data)))
-        except ValueError:
-            continue
-        assert found.keys() - known, "a record with another member is refused by whoever reads it"
-        assert {name: found[name] for name in known} == json.loads(RECORD)
+        with pytest.raises(ValueError):  # noqa: PT011: of the seal, or of JSON.
+            json.loads(open_record(bytes(data)))
 
 
 def test_a_lost_newest_flip_is_not_the_one_before_it(lake: Lake) -> None:
