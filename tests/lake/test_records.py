@@ -39,7 +39,7 @@ def test_no_bit_of_a_record_flips_unnoticed() -> None:
     for place in range(8 * len(sealed)):
         data = bytearray(sealed)
         data[place // 8] ^= 1 << place % 8
-        with pytest.raises(ValueError):  # noqa: PT011: of the seal, or of JSON.
+        with pytest.raises(ValueError):  # Of the seal, or of JSON.
             json.loads(open_record(bytes(data)))
 
 
