@@ -111,7 +111,7 @@ def _judge(room: Room, operation: Operation, number: int, other: Ended, ended: E
     told = other.value.err if other.value else ""
     # Who is paused while it holds a lock keeps others out: they wait, and say in one line for whom.
     waited = (point.startswith("milvus server: ") and "waited" in told) or (
-        point.startswith(("access: ", "copies: access")) and "has been writing" in told
+        "access/" in point and "has been writing" in told
     )
     if other.value is not None and other.value.code != 0 and not waited:
         problems.append(f"the other command ended with {other.value.code}: {other.value.err.strip()}")
