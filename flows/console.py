@@ -6,13 +6,12 @@ from collections.abc import Collection, Iterable, Sequence
 
 from rich.console import Console
 from rich.filesize import decimal
-from rich.markup import escape
 from rich.text import Text
 
 from flows.change_list import show_changes
 from flows.quarantine_console import MOST_FAILURES, show_failures
 from flows.status import Status
-from query.layout import counted, hanging, printable
+from query.layout import counted, hanging, literal
 from schemas.plan import ChangeCounts, Plan, Redone
 from schemas.report import IndexReport
 from schemas.snapshot import Snapshot, Stage
@@ -82,7 +81,7 @@ def show_report(console: Console, report: IndexReport) -> None:
     _skipped(console, report.skipped, report.skipped_first)
     _left_out(console, report.left_out)
     for warning in report.warnings:
-        console.print(f"  [yellow]![/] {escape(printable(warning))}", soft_wrap=True)
+        console.print(f"  [yellow]![/] {literal(warning)}", soft_wrap=True)
     _denied(console, report.denied)
     show_failures(console, report.failed, report.failed_before)
 
@@ -129,7 +128,7 @@ def _denied(console: Console, denied: Sequence[tuple[str, str]]) -> None:
 
 def show_status(console: Console, status: Status) -> None:
     """Show the state of a collection."""
-    console.print(f"[bold]{status.collection}[/] in {escape(printable(status.lake))}", soft_wrap=True)
+    console.print(f"[bold]{status.collection}[/] in {literal(status.lake)}", soft_wrap=True)
     if status.snapshot is None or status.published is None or status.counts is None:
         console.print("  nothing is published yet: glossator index FOLDER")
     else:
@@ -149,7 +148,7 @@ def show_status(console: Console, status: Status) -> None:
     if status.purged:
         _row(console, "purged", counted(status.purged, "document"))
     for source in status.sources:
-        console.print(f"  {'source':<11}{source.name}: {escape(printable(source.root))}", soft_wrap=True)
+        console.print(f"  {'source':<11}{source.name}: {literal(source.root)}", soft_wrap=True)
     for name in status.returned:
         _row(console, "source", f"{name}: removed, and published again: glossator source remove {name}")
     show_failures(console, [item.failure for item in status.quarantine])

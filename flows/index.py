@@ -31,7 +31,7 @@ from tasks.lake.lease import publishing
 from tasks.load.step import LOAD
 from tasks.plan.changes import ACTIONS
 from tasks.plan.planner import PlanOptions, make_plan
-from tasks.plan.registry import record_source
+from tasks.plan.registry import record_sources
 from tasks.progress import listen, unlisten
 from tasks.publish.candidate import assemble, flip, verify
 from tasks.publish.milvus import one_server
@@ -119,8 +119,7 @@ def publish(run: Runner, plan: Plan, parts: Parts, reason: str) -> tuple[Snapsho
     space, lake = plan.workspace, lake_of(plan.workspace)
     passages = parts["passages"]
     if not sum(ref.counts["chunks"] for ref in passages) and not plan.removes:
-        for spec in plan.new_sources:  # They are in quarantine by its name, and the next run tries its folder again.
-            record_source(lake, spec)
+        record_sources(lake, plan.new_sources)  # Its files are in quarantine, and the next run tries its folder again.
         raise GlossatorError(
             f"no document of collection {space.collection!r} could be indexed",
             hint="`glossator quarantine list` says why; mend the files and run `glossator index` again",
@@ -185,8 +184,7 @@ def _carry_out(run: Runner, plan: Plan, options: PlanOptions, reason: str, meter
         try:
             plan, parts = settle(run, plan, options)
             if plan.nothing_to_do:
-                for spec in plan.new_sources:  # All of its documents failed: they are in quarantine by its name.
-                    record_source(lake, spec)
+                record_sources(lake, plan.new_sources)  # All of its documents failed: they are in quarantine.
                 return _told(describe(lake, plan), meter, mended, begun)
             snapshot, pointer, warnings = publish(run, plan, parts, reason)
             break
@@ -220,12 +218,10 @@ def _purge_again(lake: Lake, plan: Plan, known: Set[str]) -> tuple[str, ...]:
     """
     config = plan.workspace.config
     try:
-        leave_to_the_next_run(lake, known)
-        for doc_id, stone in read_tombstones(lake).items():
-            if doc_id not in known:
-                with publishing(lake, f"{author()} (purge)", config.run.lease_wait_seconds) as held:
-                    purge(lake, config.milvus, stone, held.still_ours)
-                lake.storage.delete(f"{LEFT}/{doc_id}")
+        for stone in leave_to_the_next_run(lake, known):
+            with publishing(lake, f"{author()} (purge)", config.run.lease_wait_seconds) as held:
+                purge(lake, config.milvus, stone, held.still_ours)
+            lake.storage.delete(f"{LEFT}/{stone.doc_id}")
     except (GlossatorError, OSError) as error:
         what = error.what if isinstance(error, GlossatorError) else str(error)
         return (f"not erased again: what was purged during this run ({what}): the next `glossator index` does it",)

@@ -15,12 +15,12 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from schemas.errors import TransientError
+from tasks.child import await_end_of, python_path
 
 START_SECONDS = 120.0
 STOP_SECONDS = 5.0
@@ -42,7 +42,7 @@ def temporary_server() -> Iterator[str]:
         process = subprocess.Popen(
             [sys.executable, "-m", "flows.prefect_server", str(listener.fileno())],
             pass_fds=(listener.fileno(),),
-            env={**os.environ, **ENVIRONMENT, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            env={**os.environ, **ENVIRONMENT, "PYTHONPATH": python_path()},
             stdin=subprocess.DEVNULL,
             start_new_session=True,
         )
@@ -82,8 +82,7 @@ def serve(descriptor: int) -> None:
 
 
 def _end_with(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(LOOK_EVERY)
+    await_end_of(parent, LOOK_EVERY)
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(STOP_SECONDS)
     os._exit(1)

@@ -18,7 +18,7 @@ from tasks.lake.access import left_of_purges
 from tasks.lake.lake import Lake
 from tasks.plan.planner import PlanOptions, make_plan
 from tasks.plan.quarantine import read_quarantine
-from tasks.plan.registry import list_sources, record_source
+from tasks.plan.registry import list_sources, record_sources
 
 
 def recorded_sources(lake: Lake) -> list[SourceSpec]:
@@ -59,8 +59,7 @@ def reconcile(
     plan = make_plan(lake, config, specs, options)
     if plan.nothing_to_do and not left_of_purges(lake):
         quarantine(lake, plan)
-        for spec in plan.new_sources:  # Its documents are published already: its record was lost.
-            record_source(lake, spec)
+        record_sources(lake, plan.new_sources)  # Their documents are published already: the records were lost.
         report = describe(lake, plan)
     else:
         report = carry_out(plan)

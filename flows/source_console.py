@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.markup import escape
 
 from flows.source_list import SourceState
-from query.layout import counted, hanging, printable
+from query.layout import counted, hanging, literal
 from schemas.report import IndexReport
 
 
@@ -26,7 +25,7 @@ def show_sources(console: Console, collection: str, states: Sequence[SourceState
             hanging(console, f"removed, and published again: glossator source remove {state.name}", width + 2)
             continue
         gone = "" if state.there else "  [yellow](not there now)[/]"
-        console.print(f"{' ' * width}  {escape(printable(state.root))}{gone}", soft_wrap=True)
+        console.print(f"{' ' * width}  {literal(state.root)}{gone}", soft_wrap=True)
 
 
 def show_removal(console: Console, name: str, root: str | None, documents: int, report: IndexReport | None) -> None:
@@ -38,4 +37,4 @@ def show_removal(console: Console, name: str, root: str | None, documents: int, 
         hanging(console, f"published snapshot {report.snapshot[:12]} (flip {report.flip}) with {left} left", 2)
         hanging(console, "Earlier snapshots still have them while they are kept: glossator rollback", 2, "  ")
     if root is not None:
-        console.print(f"  Not touched: {escape(printable(root))}", soft_wrap=True)
+        console.print(f"  Not touched: {literal(root)}", soft_wrap=True)

@@ -6,6 +6,7 @@ Rich's padding and tables fill each line up to the width, which is in the way wh
 from __future__ import annotations
 
 from rich.console import Console
+from rich.markup import escape
 from rich.text import Text
 
 _TAB = 0x09
@@ -32,6 +33,11 @@ def _styled(text: str | Text) -> Text:
     styled = text.copy() if isinstance(text, Text) else Text(text)
     styled.plain = printable(styled.plain)
     return styled
+
+
+def literal(text: str) -> str:
+    """Return what is not ours for a text with Rich's markup: nothing of it is markup, or steers a terminal."""
+    return escape(printable(text))
 
 
 def printable(text: str) -> str:

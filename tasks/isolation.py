@@ -28,6 +28,7 @@ from pydantic import TypeAdapter
 
 from schemas.config import LoadConfig
 from schemas.errors import GlossatorError, PermanentError, TransientError
+from tasks.child import python_path
 from tasks.worker import OUT_OF_MEMORY, PATIENCE, READY
 
 T = TypeVar("T")
@@ -69,7 +70,7 @@ class _Worker:
         self._late = False
         limits = (str(config.max_seconds), str(config.max_memory_mb))
         environment = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
-        environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+        environment["PYTHONPATH"] = python_path()
         try:
             self._connection, theirs = Pipe()
             with theirs:

@@ -26,6 +26,7 @@ from typing import Any
 from pydantic_core import to_json
 
 from schemas.errors import GlossatorError, PermanentError
+from tasks.child import await_end_of
 from tasks.memory import is_used_up
 
 try:
@@ -101,8 +102,7 @@ def _lower(which: int, wanted: int) -> None:
 
 
 def _end_with(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(LOOK_EVERY)
+    await_end_of(parent, LOOK_EVERY)
     os._exit(1)
 
 

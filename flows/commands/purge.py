@@ -33,6 +33,7 @@ def purge(
     json: JsonOption = False,
 ) -> None:
     """Erase a document from every snapshot, store and file, and keep it out from now on."""
+    from query.layout import literal
     from tasks.lake.access import read_tombstones, unbury
     from tasks.publish.purge import find_document
 
@@ -45,7 +46,7 @@ def purge(
             raise UsageError(f"{name}/{uri} is not purged", hint="`glossator status` tells how many documents are")
         unbury(lake, doc_id)
         print_json({"source": name, "uri": uri, "doc_id": doc_id, "purged": False}) if json else out.print(
-            f"[green]Let in again[/] {_plainly(f'{name}/{uri}')}: the next `glossator index` takes it from its source"
+            f"[green]Let in again[/] {literal(f'{name}/{uri}')}: the next `glossator index` takes it from its source"
         )
         return
     if not reason and doc_id not in stones:
@@ -54,14 +55,6 @@ def purge(
         _ask(f"{name}/{uri}")
     report = _erase(door.config, lake, _stone(lake, name, uri, doc_id, reason))
     print_json(report) if json else _show(report)
-
-
-def _plainly(name: str) -> str:
-    from rich.markup import escape
-
-    from query.layout import printable
-
-    return escape(printable(name))
 
 
 def _ask(what: str) -> None:
@@ -91,9 +84,9 @@ def _erase(config: Config, lake: Lake, stone: Tombstone) -> PurgeReport:
 def _show(report: PurgeReport) -> None:
     from rich.filesize import decimal
 
-    from query.layout import counted, hanging
+    from query.layout import counted, hanging, literal
 
-    out.print(f"[green]Purged[/] {_plainly(f'{report.source}/{report.uri}')}")
+    out.print(f"[green]Purged[/] {literal(f'{report.source}/{report.uri}')}")
     if report.flip is not None:
         hanging(out, f"{counted(len(report.rebuilt), 'snapshot')} made anew without it (flip {report.flip})", 2)
     for name in report.dropped:

@@ -32,9 +32,7 @@ def add(
     json: JsonOption = False,
 ) -> None:
     """Record a folder as a source, and index nothing yet: the next `glossator index` does."""
-    from rich.markup import escape
-
-    from query.layout import printable
+    from query.layout import literal
     from tasks.plan.registry import list_sources, record_source, resolve_source
 
     lake = Door(collection, config, assignments).lake()
@@ -46,7 +44,7 @@ def add(
         print_json({**spec.model_dump(), "added": not known})
         return
     verb = "[green]Recorded[/] source" if not known else "Already recorded: source"
-    out.print(f"{verb} [bold]{spec.name}[/]: {escape(printable(spec.root))}", soft_wrap=True)
+    out.print(f"{verb} [bold]{spec.name}[/]: {literal(spec.root)}", soft_wrap=True)
     out.print("  To index it: glossator index")
 
 

@@ -21,23 +21,25 @@ lost.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Collection, Iterator, Mapping, Set
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Mapping, Set
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import EllipsisType
 from typing import Any
 
 from schemas.access import Groups
-from schemas.errors import Overtaken, TransientError
+from schemas.errors import Overtaken
 from schemas.snapshot import Record
 from tasks.lake.lake import Corrupt, Lake
-from tasks.lake.storage import NotFound, explained
+from tasks.lake.lock import locked
+from tasks.lake.storage import NotFound
 
 GROUPS = "access/groups.json"
 TOMBSTONES = "access/tombstones.json"
 _NOTHING: Mapping[str, Any] = {GROUPS: {}, TOMBSTONES: {"tombstones": []}}
 LEFT = "state/purge"
 """Documents that were purged during a run which has not erased them again at its end."""
+LOCK = "access/lock"
 LOCK_SECONDS = 60.0
 
 NOBODY: Groups = ()
@@ -180,7 +182,7 @@ def change_groups(
     lake: Lake, change: Callable[[Table], Table], expected: Stamp | EllipsisType | None = ...
 ) -> Stamp | None:
     """Replace the table of groups by what ``change`` makes of it; return its stamp. Otherwise as ``narrow``."""
-    with _locked(lake):
+    with locked(lake, LOCK, LOCK_SECONDS):
         if expected is not ... and _stamp(lake, GROUPS) != expected:
             raise Overtaken(f"somebody else has changed who may see what in {lake.collection!r}")
         before = _read_groups(lake)
@@ -195,7 +197,7 @@ def _both(one: Groups, other: Groups) -> Groups:
 
 def bury(lake: Lake, tombstone: Tombstone) -> Tombstone:
     """Set a tombstone; one that is there already stays as it is. Return the one that is there then."""
-    with _locked(lake):
+    with locked(lake, LOCK, LOCK_SECONDS):
         stones = read_tombstones(lake)
         stone = stones.setdefault(tombstone.doc_id, tombstone)
         _write_tombstones(lake, stones)
@@ -204,17 +206,19 @@ def bury(lake: Lake, tombstone: Tombstone) -> Tombstone:
 
 def unbury(lake: Lake, doc_id: str) -> None:
     """Take a tombstone away: the next plan takes the document in again, if its source still has it."""
-    with _locked(lake):
+    with locked(lake, LOCK, LOCK_SECONDS):
         stones = read_tombstones(lake)
         stones.pop(doc_id, None)
         if lake.storage.exists(TOMBSTONES):
             _write_tombstones(lake, stones)
 
 
-def leave_to_the_next_run(lake: Lake, known: Set[str]) -> None:
-    """Note that documents with a tombstone, but for those known, are to be erased again."""
-    for doc_id in read_tombstones(lake).keys() - known:
-        lake.storage.write(f"{LEFT}/{doc_id}", b"")
+def leave_to_the_next_run(lake: Lake, known: Set[str]) -> list[Tombstone]:
+    """Note that documents with a tombstone, but for those known, are to be erased again; return their tombstones."""
+    left = [stone for doc_id, stone in read_tombstones(lake).items() if doc_id not in known]
+    for stone in left:
+        lake.storage.write(f"{LEFT}/{stone.doc_id}", b"")
+    return left
 
 
 def left_of_purges(lake: Lake) -> frozenset[str]:
@@ -269,7 +273,7 @@ def _says(lake: Lake, key: str, value: Any) -> bool:
 
 def put_back_access(lake: Lake) -> list[str]:
     """Put back from their copies what is lost or damaged, and such copies from their files; return the keys."""
-    with _locked(lake):
+    with locked(lake, LOCK, LOCK_SECONDS):
         damaged = damaged_copies(lake)
         back = [key for key in (GROUPS, TOMBSTONES) if not _is_whole(lake, key) and _put_back(lake, key)]
         for key in (GROUPS, TOMBSTONES):
@@ -325,25 +329,3 @@ def _damaged(lake: Lake, key: str) -> Corrupt:
     else:
         again = "restore it from a copy; without it purged documents would come back"
     return Corrupt(f"{path} is {state}: nobody knows who may see what", hint=again)
-
-
-@contextmanager
-def _locked(lake: Lake) -> Iterator[None]:
-    from filelock import FileLock, Timeout
-
-    path = lake.storage.local("access/lock")
-    lock = FileLock(path, timeout=LOCK_SECONDS)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock.acquire()
-    except Timeout as error:
-        raise TransientError(
-            f"another process has been writing {path.parent} for {LOCK_SECONDS:.0f} s",
-            hint="run the same command again",
-        ) from error
-    except OSError as error:
-        raise explained(error, path.parent) from error
-    try:
-        yield
-    finally:
-        lock.release()

@@ -20,12 +20,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import psutil
-from filelock import FileLock, Timeout
 
 from schemas.errors import GlossatorError, TransientError
 from schemas.snapshot import Record
 from tasks.lake.lake import Lake
-from tasks.lake.storage import AlreadyExists, NotFound, explained
+from tasks.lake.lock import locked
+from tasks.lake.storage import AlreadyExists, NotFound
 
 KEY = "lease.json"
 LOCK = "lease.lock"
@@ -132,7 +132,9 @@ def _take(lake: Lake, owner: str) -> Held | None:
         since=_now(),
         expires=_expiry(),
     )
-    with _alone(lake):
+    # Of two who find it over, one would delete the other's. (On another machine they may: who loses a lease finds that
+    # out before it flips.)
+    with locked(lake, LOCK, LOCK_SECONDS):
         if _has_ended(lake):
             lake.storage.delete(KEY)
         try:
@@ -140,27 +142,6 @@ def _take(lake: Lake, owner: str) -> Held | None:
         except AlreadyExists:
             return None
     return Held(lake, lease)
-
-
-@contextmanager
-def _alone(lake: Lake) -> Iterator[None]:
-    """Keep others on this machine from taking the lease: of two who find it over, one would delete the other's.
-
-    (On another machine they may. Who loses a lease finds that out before it flips.)
-    """
-    path = lake.storage.local(LOCK)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(path, timeout=LOCK_SECONDS)
-        lock.acquire()
-    except Timeout as error:
-        raise TransientError(f"another process keeps {path} locked", hint="run the same command again") from error
-    except OSError as error:
-        raise explained(error, path) from error
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _has_ended(lake: Lake) -> bool:

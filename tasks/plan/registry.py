@@ -102,6 +102,12 @@ def record_source(lake: Lake, spec: SourceSpec) -> None:
     lake.write_record(f"sources/{spec.name}.json", spec)
 
 
+def record_sources(lake: Lake, specs: Iterable[SourceSpec]) -> None:
+    """Record the roots of several sources."""
+    for spec in specs:
+        record_source(lake, spec)
+
+
 def forget_source(lake: Lake, name: str) -> None:
     """Remove the record of a source; nothing happens where there is none."""
     lake.storage.delete(f"sources/{name}.json")

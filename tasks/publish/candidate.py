@@ -22,7 +22,7 @@ from schemas.work import ModelStamp, Workspace
 from tasks.lake.access import Said, narrow, read_tombstones, widen
 from tasks.lake.arrays import map_array
 from tasks.lake.lake import Lake, bm25_folder, passages_folder
-from tasks.plan.registry import record_source
+from tasks.plan.registry import record_sources
 from tasks.plan.stages import indexing_digest, stores_digest
 from tasks.publish.bm25 import Bm25Index
 from tasks.publish.catalog import identify, read_arrow, read_catalog
@@ -193,8 +193,7 @@ def flip(
     if newest is not None and newest.hold:
         raise PublishRefused(describe_hold(lake, newest), hint="glossator resume")
     _refuse_purged(lake, snapshot)
-    for spec in plan.new_sources:
-        record_source(lake, spec)
+    record_sources(lake, plan.new_sources)
     said = _said(lake, plan, snapshot)
     stamp = narrow(lake, said, plan.access)  # Whoever is killed here has opened nothing.
     lake.write_snapshot(snapshot)

@@ -30,6 +30,7 @@ from filelock import FileLock, Timeout
 
 from schemas.errors import GlossatorError, TransientError
 from schemas.snapshot import Record
+from tasks.child import python_path
 from tasks.lake.storage import LocalStorage
 
 LINGER_SECONDS = 10.0
@@ -216,7 +217,7 @@ def _running(folder: Path) -> Discovery | None:
 
 def _spawn(folder: Path, linger: float) -> subprocess.Popen[bytes]:
     _discovery(folder).unlink(missing_ok=True)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    environment = {**os.environ, "PYTHONPATH": python_path()}
     with _log(folder).open("wb") as log:
         return subprocess.Popen(
             [sys.executable, "-m", "tasks.publish.milvus_server", str(folder), str(linger)],

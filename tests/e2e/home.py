@@ -19,6 +19,14 @@ from tests.e2e.prefect_server import Server
 ROOT = Path(__file__).parents[2]
 
 
+def write_berths(docs: Path) -> None:
+    """Write documents that keep a run busy for some seconds."""
+    docs.mkdir()
+    for number in range(80):
+        text = "\n\n".join(f"# Berth {number}.{part}\n\n" + f"Dredging {number}. " * 60 for part in range(10))
+        (docs / f"berth-{number}.md").write_text(text)
+
+
 @dataclass(frozen=True)
 class Home:
     """A place with a lake.

@@ -22,7 +22,7 @@ from query.opening import open_retriever
 from query.retriever import Retriever
 from schemas.config import Config
 from tasks.lake.lake import Lake
-from tests.e2e.home import ROOT, Home
+from tests.e2e.home import ROOT, Home, write_berths
 from tests.e2e.prefect_server import TASKS, Server, TaskRun
 
 pytestmark = pytest.mark.xdist_group("prefect")
@@ -165,10 +165,7 @@ def test_a_flow_that_is_stopped_by_a_signal_says_so_in_one_line_and_goes_on_next
     server: Server, tmp_path: Path, signalled: signal.Signals, code: int, word: str
 ) -> None:
     docs = tmp_path / "docs"
-    docs.mkdir()
-    for number in range(80):
-        text = "\n\n".join(f"# Berth {number}.{part}\n\n" + f"Dredging {number}. " * 60 for part in range(10))
-        (docs / f"berth-{number}.md").write_text(text)
+    write_berths(docs)
     home = Home(tmp_path / "home", server)
     home.path.mkdir()
     command = ["index", str(docs), "--set", "embed.model=hash:384"]

@@ -7,13 +7,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.e2e.home import ROOT
+from tests.e2e.home import ROOT, Home, write_berths
+from tests.e2e.serving import until
 
 pytestmark = pytest.mark.xdist_group("prefect")
 
@@ -25,37 +26,27 @@ GOES_ON = "what is done so far is kept -> run the same command again to go on\n"
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """A run at its first documents, the leader of a process group as on a terminal."""
-    docs = tmp_path / "docs"
-    docs.mkdir()
-    for number in range(80):
-        text = "\n\n".join(f"# Berth {number}.{part}\n\n" + f"Dredging {number}. " * 60 for part in range(10))
-        (docs / f"berth-{number}.md").write_text(text)
-    process = start(tmp_path, str(docs))
+    write_berths(tmp_path / "docs")
+    home = Home(tmp_path / "home")
+    process = start(home, tmp_path / "docs")
     try:
-        await_(lambda: process.poll() is not None or any(tmp_path.rglob("parts/load")))
+        until(lambda: True if (home.lake / "parts" / "load").exists() else process.poll(), 60, "the first documents")
         yield process
     finally:
         process.kill()
         process.communicate()
 
 
-def start(home: Path, *arguments: str, **more: str) -> subprocess.Popen[str]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT")}
-    environment |= {"GLOSSATOR_HOME": str(home / "home"), "HOME": str(home), "PYTHONPATH": str(ROOT), **more}
+def start(home: Home, docs: Path) -> subprocess.Popen[str]:
+    home.path.mkdir()
     return subprocess.Popen(
-        [sys.executable, str(ROOT / "glossator.py"), "index", *arguments, "--set", "embed.model=hash:384"],
-        env=environment,
+        [sys.executable, str(ROOT / "glossator.py"), "index", str(docs), "--set", "embed.model=hash:384"],
+        env=home.environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
-
-
-def await_(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not true() and time.monotonic() < deadline:
-        time.sleep(0.05)
 
 
 def server_of(process: subprocess.Popen[str]) -> psutil.Process:
@@ -78,16 +69,15 @@ def test_the_server_of_a_run_that_is_killed_ends_too(running: subprocess.Popen[s
     server = server_of(running)
     running.kill()
     running.communicate()
-    await_(lambda: not server.is_running())
-    assert not server.is_running()
+    assert until(lambda: None if server.is_running() else True, 60, "the server has ended")
 
 
 def test_a_configured_server_that_does_not_answer_is_named(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.md").write_text("# A\n\nAn anchor.\n")
-    _, err = (
-        process := start(tmp_path, str(tmp_path / "docs"), PREFECT_API_URL="http://127.0.0.1:9/api")
-    ).communicate()
+    home = Home(tmp_path / "home", settings={"PREFECT_API_URL": "http://127.0.0.1:9/api"})
+    process = start(home, tmp_path / "docs")
+    _, err = process.communicate()
     assert process.returncode == 1
     assert err.startswith("glossator: no Prefect server answers at http://127.0.0.1:9/api -> ")
     assert "Traceback" not in err
