@@ -146,10 +146,14 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def _created(pid: int) -> float | None:
-    """Return when a living process began; None for one that is gone, or waits for its parent to be told so."""
+    """Return when a living process began; None for one that is gone, or waits for its parent to be told so.
+
+    In seconds since the machine was started: the time of day when it began is another one once the clock was set.
+    """
     try:
         process = psutil.Process(pid)
-        return None if process.status() == psutil.STATUS_ZOMBIE else process.create_time()
+        began = process.create_time() - psutil.boot_time()
+        return None if process.status() == psutil.STATUS_ZOMBIE else began
     except psutil.Error:
         return None
 

@@ -112,6 +112,20 @@ def test_a_discovery_file_of_another_process_is_not_believed(folder: Path) -> No
     assert connect(folder, linger=0.5).startswith("http://127.0.0.1:")
 
 
+@pytest.mark.parametrize("seconds", [-4_000, 1, 4_000])
+def test_a_clock_that_was_set_makes_no_server_and_no_client_a_dead_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, seconds: int
+) -> None:
+    uri = connect(folder, linger=60)
+    boot_time = psutil.boot_time()
+    monkeypatch.setattr("psutil._psplatform.boot_time", lambda: boot_time + seconds)
+    assert psutil.boot_time() == boot_time + seconds
+    assert connect(folder) == uri
+    assert milvus_server._has_clients(folder)
+    for _ in range(2):
+        disconnect(folder)
+
+
 def test_a_copy_of_a_lake_has_a_server_of_its_own(folder: Path, tmp_path: Path) -> None:
     uri = connect(folder, linger=0.5)
     copied = tmp_path / "copy" / folder.name
